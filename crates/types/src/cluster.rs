@@ -1,0 +1,152 @@
+//! What there is: nodes, GPU types, links.
+
+use crate::{GpuType, NodeId, PoolId, Tier};
+use serde::{Deserialize, Serialize};
+
+/// A type of accelerator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GpuKind {
+    /// Its name, in lower case: `a100`, `h200`, `cpu`.
+    pub name: String,
+    /// Memory of one.
+    pub memory_mib: u32,
+    /// Price of one for an hour, in the currency of the user.
+    pub price_per_hour: f64,
+    /// Power of one at full load; 0 means not known.
+    pub watts: u32,
+}
+
+/// One machine. All its GPUs are of one type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its id: its index in [`Cluster::nodes`].
+    pub id: NodeId,
+    /// Its name.
+    pub name: String,
+    /// The type of its GPUs.
+    pub kind: GpuType,
+    /// How many GPUs it has, at most 64.
+    pub gpus: u8,
+    /// Host CPUs; 0 means not stated.
+    pub cpus: u16,
+    /// Host memory; 0 means not stated.
+    pub memory_mib: u32,
+    /// The rack it stands in.
+    pub rack: u16,
+    /// The pool it belongs to.
+    pub pool: PoolId,
+}
+
+impl Node {
+    /// All its GPUs as a mask.
+    pub fn mask(&self) -> u64 {
+        mask_of(self.gpus)
+    }
+}
+
+/// The lowest `count` bits.
+pub fn mask_of(count: u8) -> u64 {
+    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+}
+
+/// Bandwidth of each tier of links, in Mbit/s.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Links {
+    /// Between GPUs of one node.
+    pub node_mbps: u64,
+    /// Between nodes of one rack.
+    pub rack_mbps: u64,
+    /// Between racks.
+    pub core_mbps: u64,
+}
+
+impl Default for Links {
+    /// NVLink inside a node, 100 Gbit/s inside a rack, half of that between racks.
+    fn default() -> Links {
+        Links { node_mbps: 2_400_000, rack_mbps: 100_000, core_mbps: 50_000 }
+    }
+}
+
+impl Links {
+    /// The bandwidth of a tier.
+    pub fn mbps(&self, tier: Tier) -> u64 {
+        match tier {
+            Tier::Gpu | Tier::Node => self.node_mbps,
+            Tier::Rack => self.rack_mbps,
+            Tier::Core => self.core_mbps,
+        }
+    }
+}
+
+/// The whole cluster as it was declared; what is up at the moment is the engine's to know.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// Types of GPU, by [`GpuType`].
+    pub kinds: Vec<GpuKind>,
+    /// Machines, by [`NodeId`].
+    pub nodes: Vec<Node>,
+    /// Bandwidths.
+    pub links: Links,
+    /// Names of pools, by [`PoolId`].
+    pub pools: Vec<String>,
+}
+
+impl Cluster {
+    /// `nodes` machines with `gpus` GPUs each, of one type: the usual cluster of a test.
+    pub fn uniform(nodes: u32, gpus: u8, kind: &str) -> Cluster {
+        let mut cluster = Cluster { pools: vec!["default".to_owned()], ..Cluster::default() };
+        let kind = cluster.add_kind(kind);
+        for _ in 0..nodes {
+            cluster.add_node(kind, gpus);
+        }
+        cluster
+    }
+
+    /// The type of that name, added if it is new.
+    pub fn add_kind(&mut self, name: &str) -> GpuType {
+        if let Some(kind) = self.kind(name) {
+            return kind;
+        }
+        let kind =
+            GpuKind { name: name.to_owned(), memory_mib: 0, price_per_hour: 0.0, watts: 0 };
+        self.kinds.push(kind);
+        GpuType((self.kinds.len() - 1) as u8)
+    }
+
+    /// Adds a machine with `gpus` GPUs to the first rack and pool.
+    pub fn add_node(&mut self, kind: GpuType, gpus: u8) -> NodeId {
+        assert!((1..=64).contains(&gpus), "a node has 1 to 64 GPUs, not {gpus}");
+        let id = NodeId(self.nodes.len() as u32);
+        self.nodes.push(Node {
+            id,
+            name: format!("n{}", id.0),
+            kind,
+            gpus,
+            cpus: 0,
+            memory_mib: 0,
+            rack: 0,
+            pool: PoolId(0),
+        });
+        id
+    }
+
+    /// The type of that name.
+    pub fn kind(&self, name: &str) -> Option<GpuType> {
+        self.kinds.iter().position(|kind| kind.name == name).map(|index| GpuType(index as u8))
+    }
+
+    /// A machine.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// The number of GPUs.
+    pub fn gpus(&self) -> u32 {
+        self.nodes.iter().map(|node| u32::from(node.gpus)).sum()
+    }
+
+    /// The number of GPUs of one type.
+    pub fn gpus_of(&self, kind: GpuType) -> u32 {
+        self.nodes.iter().filter(|node| node.kind == kind).map(|node| u32::from(node.gpus)).sum()
+    }
+}

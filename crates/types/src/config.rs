@@ -1,0 +1,83 @@
+//! The summary of a placement that a speed model needs.
+
+use crate::{GpuType, HostShare, ModelId, Split};
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+/// How far apart the GPUs of a placement are.
+#[derive(
+    Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tier {
+    /// One GPU alone.
+    #[default]
+    Gpu,
+    /// Several in one node.
+    Node,
+    /// Several nodes of one rack.
+    Rack,
+    /// Several racks.
+    Core,
+}
+
+/// What a job's speed depends on. Small enough to be built without a heap allocation in the usual case.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// GPUs of each type.
+    pub kinds: SmallVec<[(GpuType, u32); 2]>,
+    /// GPUs on each node, largest first.
+    pub shape: SmallVec<[u16; 8]>,
+    /// GPUs in all.
+    pub gpus: u32,
+    /// Nodes spanned.
+    pub nodes: u32,
+    /// Racks spanned.
+    pub racks: u32,
+    /// The slowest link.
+    pub tier: Tier,
+    /// The share of each GPU, in thousandths; 0 stands for what others leave.
+    pub permille: u16,
+    /// Host CPUs and memory.
+    pub host: HostShare,
+    /// Batch size, when chosen by a tuner.
+    pub batch: Option<u32>,
+    /// How the model is cut, when chosen by a planner.
+    pub split: Option<Split>,
+    /// Models that share its GPUs.
+    pub partners: SmallVec<[ModelId; 2]>,
+}
+
+impl Config {
+    /// `gpus` whole GPUs of one type, packed on as few nodes of `per_node` GPUs as possible.
+    pub fn packed(kind: GpuType, gpus: u32, per_node: u32) -> Config {
+        let per_node = per_node.max(1);
+        let nodes = gpus.div_ceil(per_node);
+        let mut shape = SmallVec::new();
+        let mut rest = gpus;
+        while rest > 0 {
+            let here = rest.min(per_node);
+            shape.push(here as u16);
+            rest -= here;
+        }
+        Config {
+            kinds: SmallVec::from_elem((kind, gpus), 1),
+            shape,
+            gpus,
+            nodes,
+            racks: 1,
+            tier: match (gpus, nodes) {
+                (0 | 1, _) => Tier::Gpu,
+                (_, 1) => Tier::Node,
+                _ => Tier::Rack,
+            },
+            permille: 1000,
+            ..Config::default()
+        }
+    }
+
+    /// The type most of its GPUs have; ties go to the lower id.
+    pub fn kind(&self) -> Option<GpuType> {
+        self.kinds.iter().max_by_key(|(kind, count)| (*count, std::cmp::Reverse(*kind))).map(|x| x.0)
+    }
+}

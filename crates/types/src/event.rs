@@ -1,0 +1,178 @@
+//! What happened, and what the engine wants done.
+
+use crate::{
+    Allocation, Attempt, End, GpuAt, GpuType, Job, JobId, NodeId, PoolId, Rate, Span, TenantId,
+    Time, Work,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Something that happened. Job events name the attempt they speak of; a stale one is ignored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Event {
+    /// A user submitted a job.
+    Submitted(Arc<Job>),
+    /// A user gave a job up.
+    Cancelled(JobId),
+    /// A user set a job aside.
+    Hold(JobId),
+    /// A user let it go on.
+    Release(JobId),
+    /// A launch succeeded: the job makes progress from now on.
+    Started {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+    },
+    /// A stop is complete and the GPUs are free; `done` is what a later launch resumes from.
+    Stopped {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+        /// Work saved.
+        done: Work,
+    },
+    /// All work is done and the GPUs are free.
+    Finished {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+    },
+    /// The attempt ended badly and the GPUs are free.
+    Failed {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+        /// Why.
+        cause: Cause,
+        /// Work saved.
+        done: Work,
+    },
+    /// What a running job reports.
+    Report {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+        /// What it says.
+        sample: Sample,
+    },
+    /// A node came (back) into service.
+    NodeUp(NodeId),
+    /// A node is gone, with all that ran on it.
+    NodeLost(NodeId),
+    /// A node takes no new work; what runs there goes on.
+    NodeDrained(NodeId),
+    /// One GPU is gone.
+    GpuLost(GpuAt),
+    /// One GPU is back.
+    GpuBack(GpuAt),
+    /// The pool a node belongs to changed: loaned or reclaimed.
+    PoolChanged(NodeId, PoolId),
+    /// The price of a type changed.
+    PriceChanged(GpuType, f64),
+    /// The ceiling of a tenant changed.
+    QuotaChanged(TenantId, Option<u32>),
+}
+
+/// Why an attempt ended badly.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The job's own fault; counts against its retries.
+    Job,
+    /// It could not be launched where it was sent; counts against the node.
+    Launch,
+    /// The node or GPU was lost; counts against the node, not the job.
+    Machine,
+}
+
+/// What a running job says about itself. Fields it cannot tell stay empty.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Work done.
+    pub done: Option<Work>,
+    /// Current speed.
+    pub rate: Option<Rate>,
+    /// Time of one step.
+    pub step: Option<Span>,
+    /// Time of one step spent in synchronisation.
+    pub sync: Option<Span>,
+    /// Batch size over all GPUs.
+    pub batch: Option<u32>,
+    /// Gradient accumulation steps.
+    pub accumulation: Option<u32>,
+    /// Gradient noise scale.
+    pub noise: Option<f64>,
+    /// Training loss.
+    pub loss: Option<f64>,
+    /// Epochs finished.
+    pub epoch: Option<u32>,
+    /// GPUs it would like.
+    pub wants_gpus: Option<u32>,
+}
+
+/// Why a job is stopped.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// Another job takes its place.
+    Preempted,
+    /// It goes on elsewhere or at another size.
+    Moved,
+    /// Its user cancelled or set it aside.
+    Asked,
+    /// Its time limit is used up.
+    TimeLimit,
+    /// The policy ended it.
+    Pruned,
+    /// A node it spans was lost, so the rest of the gang must go.
+    Machine,
+}
+
+/// What the engine wants done. Hosts obey; they never decide.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// Save and stop; answer with [`Event::Stopped`].
+    Stop {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+        /// Why.
+        why: Why,
+    },
+    /// Start on free GPUs; answer with [`Event::Started`].
+    Launch {
+        /// The job.
+        job: JobId,
+        /// Its new launch.
+        attempt: Attempt,
+        /// Where and how.
+        allocation: Allocation,
+    },
+    /// Change lease, knobs or host share without a restart.
+    Adjust {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+        /// Where and how from now on.
+        allocation: Allocation,
+    },
+    /// The job is over; nothing more will come of it.
+    Ended {
+        /// The job.
+        job: JobId,
+        /// When.
+        at: Time,
+        /// How.
+        end: End,
+    },
+}

@@ -1,0 +1,37 @@
+//! The nouns every other crate speaks of.
+//!
+//! - [`ids`], [`time`], [`idset`]: dense ids, integer time, a set of ids.
+//! - [`job`]: what a user asked for and what has happened to it so far.
+//! - [`cluster`], [`tenant`]: what there is, and who may use how much of it.
+//! - [`placement`], [`grant`]: which GPUs, how much, with whom.
+//! - [`config`]: the summary of a placement that a speed model needs.
+//! - [`event`]: what happened, and what the engine wants done.
+//! - [`decision`]: a plan as a difference, with its reasons.
+//!
+//! Word discipline: a *grant* says how much and with whom; a *placement* says which GPUs; an *allocation* is
+//! what one job holds; a *decision* is a set of changes to the allocations plus why.
+//! Nothing here decides, reads a clock or opens a file.
+
+pub mod cluster;
+pub mod config;
+pub mod decision;
+pub mod event;
+pub mod grant;
+pub mod ids;
+pub mod idset;
+pub mod job;
+pub mod placement;
+pub mod tenant;
+pub mod time;
+
+pub use cluster::{Cluster, GpuKind, Links, Node};
+pub use config::{Config, Tier};
+pub use decision::{Change, Decision, Fault, Note, Quality, Reason, Verdict};
+pub use event::{Action, Cause, Event, Sample, Why};
+pub use grant::{Allocation, Grant, HostShare, Knobs, Member, Shape, Share, Split};
+pub use ids::{Attempt, GpuAt, GpuType, GraphId, GroupId, JobId, ModelId, NodeId, PoolId, TenantId};
+pub use idset::{Id, IdSet};
+pub use job::{Class, End, Job, JobState, Phase, Progress, Want};
+pub use placement::Placement;
+pub use tenant::{Tenant, Tenants};
+pub use time::{Rate, Span, Time, Work};
