@@ -1,1 +1,59 @@
-//! 
+//! The contract between a policy and the house it lives in.
+//!
+//! A policy is a function from a [`View`] (a moment, frozen) to grants, which it offers in order of precedence to an
+//! [`Offer`]. The offer knows what is free, asks the placer at once and answers *taken*, *no room* or *full*; only the
+//! engine acts. Most authors write one of the small fronts and have it lifted:
+//!
+//! | you have | you implement | lifted by |
+//! |---|---|---|
+//! | an order of jobs | [`Rank`] | [`Ranked`] |
+//! | a score for a node | [`Score`] | [`Greedy`] |
+//! | anything else | [`Policy`], [`Place`], [`Tune`] | – |
+//!
+//! The contract of [`Policy`]:
+//!
+//! 1. What it is shown is frozen and read-only.
+//! 2. Calls never overlap.
+//! 3. The same view, seed and limit give the same grants.
+//! 4. Memory between calls is a cache: losing it may cost quality, never legality. After a restart it is empty.
+//! 5. An error or a panic keeps the present plan; it is counted, and the policy is asked again later.
+//! 6. A faulty grant is dropped and counted; in tests it is a failure.
+//! 7. A wake-up lies in the future.
+//! 8. A grant lies between the least and the most GPUs of the job.
+//! 9. By default an offer adds to what runs; [`Offer::everything`] makes it speak of all jobs.
+//! 10. A job with a lease, within its minimum run time, or not preemptible keeps its grant whatever is offered.
+//! 11. A job that lost its grant though nobody uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
+//!
+//! Deliberately absent: a way to act, to read a clock or a file, or to see the true length of a job.
+
+mod ask;
+mod entry;
+pub mod fraction;
+mod free;
+mod gated;
+mod index;
+mod offer;
+mod policy;
+mod rank;
+mod ranked;
+mod refill;
+mod score;
+mod settings;
+mod state;
+mod view;
+
+pub use ask::{Admission, Ask};
+pub use entry::{
+    Entry, Family, GateEntry, Level, Objective, PlaceEntry, PolicyEntry, Taxonomy, TuneEntry,
+};
+pub use free::{Free, Shortage};
+pub use gated::Gated;
+pub use offer::{Answer, Offer, Outcome, used_permille};
+pub use policy::{Cx, Knowledge, Needs, Pipeline, Place, Policy, PolicyError, Tune};
+pub use rank::{Key, Rank, wanted};
+pub use ranked::{Fill, Mode, Ranked};
+pub use score::{Greedy, Ground, Score};
+pub use settings::{ConfigError, RawSettings, defaults, nearest};
+pub use state::{Live, State, Usage};
+pub use trainyard_profile::ChangeCost;
+pub use view::{Beliefs, JobRef, Snapshot, View};

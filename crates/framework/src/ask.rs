@@ -1,0 +1,129 @@
+//! What a placer is asked for, and the queue that admission answers.
+
+use crate::JobRef;
+use smallvec::SmallVec;
+use trainyard_types::{GpuType, Grant, IdSet, JobId, NodeId, PoolId, Reason, Shape, Verdict};
+
+/// A number of GPUs of one type for one grant. The placer chooses the type among the acceptable ones.
+#[derive(Clone, Debug)]
+pub struct Ask<'a> {
+    /// The first member of the grant.
+    pub job: JobRef<'a>,
+    /// How many GPUs.
+    pub count: u32,
+    /// Thousandths of each GPU; 1000 for whole ones.
+    pub permille: u16,
+    /// Acceptable types; empty means any.
+    pub kinds: SmallVec<[GpuType; 4]>,
+    /// At most so many nodes; 0 means any number.
+    pub nodes_max: u16,
+    /// Only in this pool.
+    pub pool: Option<PoolId>,
+}
+
+impl<'a> Ask<'a> {
+    /// The question that a grant amounts to.
+    pub fn new(
+        job: JobRef<'a>,
+        grant: &Grant,
+        count: u32,
+        kinds: SmallVec<[GpuType; 4]>,
+    ) -> Ask<'a> {
+        let limit = match grant.shape {
+            Shape::Gpus { nodes_max, .. } => nodes_max,
+            _ => 0,
+        };
+        let nodes_max = match (limit, job.spec.want.nodes_max) {
+            (0, own) => own,
+            (limit, 0) => limit,
+            (limit, own) => limit.min(own),
+        };
+        Ask {
+            job,
+            count,
+            permille: grant.members.iter().map(|member| member.share.permille()).sum(),
+            kinds,
+            nodes_max,
+            pool: grant.pool.or(job.spec.want.pool),
+        }
+    }
+
+    /// Whether a type is acceptable.
+    pub fn accepts(&self, kind: GpuType) -> bool {
+        self.kinds.is_empty() || self.kinds.contains(&kind)
+    }
+
+    /// Whether a node may be used at all, by pool and host resources for one GPU.
+    pub fn allows(&self, node: NodeId, free: &crate::Free) -> bool {
+        self.pool.is_none_or(|pool| free.pool(node) == pool) && self.gpus_by_host(node, free) > 0
+    }
+
+    /// How many GPUs the node's CPUs and memory suffice for.
+    pub fn gpus_by_host(&self, node: NodeId, free: &crate::Free) -> u32 {
+        let want = &self.job.spec.want;
+        let by_cpus = match (want.cpus_per_gpu, free.cpus_left(node)) {
+            (0, _) | (_, None) => u32::MAX,
+            (per_gpu, Some(left)) => left / u32::from(per_gpu),
+        };
+        let by_memory = match (want.memory_mib_per_gpu, free.host_memory_left(node)) {
+            (0, _) | (_, None) => u32::MAX,
+            (per_gpu, Some(left)) => (left / u64::from(per_gpu)).min(u64::from(u32::MAX)) as u32,
+        };
+        by_cpus.min(by_memory)
+    }
+
+    /// Wholly free GPUs of a node that this ask may use.
+    pub fn usable(&self, node: NodeId, free: &crate::Free) -> u32 {
+        if self.pool.is_some_and(|pool| free.pool(node) != pool) {
+            return 0;
+        }
+        free.mask(node).count_ones().min(self.gpus_by_host(node, free))
+    }
+}
+
+/// Jobs that wait for admission, in order of arrival. What is not answered stays and is asked again.
+pub struct Admission<'a> {
+    queue: Box<dyn Iterator<Item = JobId> + 'a>,
+    current: Option<JobId>,
+    verdicts: Vec<(JobId, Verdict)>,
+}
+
+impl<'a> Admission<'a> {
+    /// Over the jobs that were not admitted yet.
+    pub fn new(unadmitted: &'a IdSet<JobId>) -> Admission<'a> {
+        Admission { queue: Box::new(unadmitted.iter()), current: None, verdicts: Vec::new() }
+    }
+
+    /// The next job to answer about.
+    #[allow(clippy::should_implement_trait)] // It is a cursor: the answers go to the same object.
+    pub fn next(&mut self) -> Option<JobId> {
+        self.current = self.queue.next();
+        self.current
+    }
+
+    /// The current job may take part.
+    pub fn accept(&mut self) {
+        self.answer(Verdict::Accept);
+    }
+
+    /// The current job is asked about again later.
+    pub fn hold(&mut self, reason: Reason) {
+        self.answer(Verdict::Hold(reason));
+    }
+
+    /// The current job never takes part.
+    pub fn reject(&mut self, reason: Reason) {
+        self.answer(Verdict::Reject(reason));
+    }
+
+    /// The answers given.
+    pub fn into_verdicts(self) -> Vec<(JobId, Verdict)> {
+        self.verdicts
+    }
+
+    fn answer(&mut self, verdict: Verdict) {
+        if let Some(job) = self.current.take() {
+            self.verdicts.push((job, verdict));
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A row in the table of policies, placers, gates and tuners.
+
+use crate::{ConfigError, Needs, Pipeline, Place, Policy, RawSettings, Tune};
+use serde::Serialize;
+
+/// A row. Everything that lists, documents or tests policies walks over such rows; nothing else knows their names.
+pub struct Entry<B: 'static> {
+    /// Its name on the command line and in files.
+    pub name: &'static str,
+    /// What it is, in one sentence.
+    pub about: &'static str,
+    /// Authors, venue and year; `-` for common knowledge.
+    pub paper: &'static str,
+    /// What it must know.
+    pub needs: Needs,
+    /// Where it stands among the others.
+    pub class: Taxonomy,
+    /// Its settings: name and meaning.
+    pub settings: &'static [(&'static str, &'static str)],
+    /// Their default values.
+    pub defaults: fn() -> toml::Table,
+    /// Makes one.
+    pub build: B,
+}
+
+/// A policy with its usual placer and tuners.
+pub type PolicyEntry = Entry<fn(&RawSettings) -> Result<Pipeline, ConfigError>>;
+/// A placer.
+pub type PlaceEntry = Entry<fn(&RawSettings) -> Result<Box<dyn Place>, ConfigError>>;
+/// An admission gate around a policy.
+pub type GateEntry = Entry<fn(&RawSettings, Box<dyn Policy>) -> Result<Box<dyn Policy>, ConfigError>>;
+/// A tuner.
+pub type TuneEntry = Entry<fn(&RawSettings) -> Result<Box<dyn Tune>, ConfigError>>;
+
+/// Where a policy stands, after the survey of Gao et al. (arXiv 2205.11913).
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Taxonomy {
+    /// What it optimises.
+    pub objective: Objective,
+    /// Whether it changes the number of GPUs of a job.
+    pub elastic: bool,
+    /// Whether it tells types of GPU apart.
+    pub heterogeneous: bool,
+    /// Whether it stops jobs for others.
+    pub preemptive: bool,
+    /// The unit it schedules.
+    pub level: Level,
+    /// The kin it belongs to: `compare` shows the best of each.
+    pub family: Family,
+}
+
+/// What a policy optimises.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// Order of arrival.
+    Arrival,
+    /// Mean completion time.
+    CompletionTime,
+    /// Equal treatment.
+    Fairness,
+    /// Deadlines.
+    Deadline,
+    /// Throughput, makespan or goodput.
+    Throughput,
+    /// Money.
+    Cost,
+    /// Little fragmentation, good locality.
+    Locality,
+    /// Little overload.
+    Load,
+}
+
+/// The unit that is scheduled.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// A whole job.
+    Instance,
+    /// Groups of operators.
+    OperatorSet,
+    /// Single operators.
+    Operator,
+}
+
+/// Kin among policies.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// In order of arrival, with or without passing.
+    Arrival,
+    /// Shortest first, by estimates.
+    Shortest,
+    /// Least served first, without estimates.
+    LeastServed,
+    /// By priority or share of a tenant.
+    Share,
+    /// Turns on the same GPUs.
+    TimeSlicing,
+    /// Placers.
+    Placer,
+    /// Gates.
+    Gate,
+}

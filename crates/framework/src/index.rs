@@ -1,0 +1,244 @@
+//! The ordered index behind [`crate::Ranked`]: keys are kept, and recomputed only for jobs that changed.
+
+use crate::{JobRef, Key, Offer, Rank, View};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::ops::Bound;
+use trainyard_types::{Grant, JobId, ModelId, Share, TenantId, Time, Want};
+
+/// Waiting jobs that fit or fail alike: same wish, same model, same tenant where ceilings matter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Class {
+    want: Want,
+    model: ModelId,
+    tenant: Option<TenantId>,
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Seat {
+    Waiting { class: usize },
+    Running { fall: u32 },
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Entry {
+    seat: Seat,
+    key: Key,
+    changes_at: Option<Time>,
+}
+
+type Ordered = BTreeSet<(Key, JobId)>;
+
+/// Waiting jobs by class, running ones by the pace their key falls at, and the moments when keys change.
+#[derive(Default)]
+pub(crate) struct RankIndex {
+    /// The number of the decision this index is valid for.
+    valid_for: Option<u64>,
+    entries: FxHashMap<JobId, Entry>,
+    classes: Vec<(Class, Ordered)>,
+    class_of: FxHashMap<Class, usize>,
+    running: BTreeMap<u32, Ordered>,
+    changes: BTreeSet<(Time, JobId)>,
+}
+
+/// One waiting job in its turn.
+pub(crate) struct Next {
+    pub(crate) job: JobId,
+    pub(crate) class: usize,
+}
+
+/// A walk over the waiting jobs in order of their keys, class by class.
+pub(crate) struct Turn {
+    heads: BinaryHeap<Reverse<(Key, JobId, usize)>>,
+}
+
+impl RankIndex {
+    /// Brings the index up to the view: what changed since the last decision, or everything.
+    pub(crate) fn refresh<R: Rank>(&mut self, rank: &mut R, view: &View<'_>, running: bool) {
+        if self.valid_for == Some(view.decision()) {
+            for &job in view.changed() {
+                self.update(rank, view, job, running);
+            }
+            while let Some(&(time, job)) = self.changes.first() {
+                if time > view.now {
+                    break;
+                }
+                self.update(rank, view, job, running);
+            }
+        } else {
+            *self = RankIndex::default();
+            rank.forget();
+            for job in view.waiting().chain(view.granted()) {
+                self.update(rank, view, job.id(), running);
+            }
+        }
+        self.valid_for = Some(view.decision() + 1);
+    }
+
+    /// When the next key changes by itself.
+    pub(crate) fn next_change(&self, now: Time) -> Option<Time> {
+        self.changes.iter().map(|(time, _)| *time).find(|time| *time > now)
+    }
+
+    /// Whether any waiting job asks for less than a whole GPU.
+    pub(crate) fn has_fractions(&self) -> bool {
+        self.classes.iter().any(|(class, jobs)| class.want.permille < 1000 && !jobs.is_empty())
+    }
+
+    /// A walk over the waiting jobs.
+    pub(crate) fn turn(&self) -> Turn {
+        let heads = self.classes.iter().enumerate().filter_map(|(class, (_, jobs))| {
+            jobs.first().map(|&(key, job)| Reverse((key, job, class)))
+        });
+        Turn { heads: heads.collect() }
+    }
+
+    /// Whether what is free and what runs behind `key` could make room for the grant, by count.
+    pub(crate) fn enough_behind(
+        &self,
+        key: &Key,
+        grant: &Grant,
+        view: &View<'_>,
+        offer: &Offer<'_>,
+    ) -> bool {
+        if grant.members.iter().any(|member| member.share != Share::Whole) {
+            return true;
+        }
+        let need = grant.count();
+        let mut room = offer.free().total();
+        if room >= need {
+            return true;
+        }
+        for job in self.worst_first(key, view.now) {
+            let Some(planned) = offer.plan(job) else { continue };
+            room += planned.placement.gpus();
+            if room >= need {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Running jobs that `key` beats, worst first.
+    pub(crate) fn worst_first(&self, key: &Key, now: Time) -> impl Iterator<Item = JobId> + '_ {
+        let key = *key;
+        let mut lanes: Vec<_> = self
+            .running
+            .iter()
+            .map(|(&fall, jobs)| (fall, jobs.iter().rev().peekable()))
+            .collect();
+        std::iter::from_fn(move || {
+            let worst = lanes
+                .iter_mut()
+                .enumerate()
+                .filter_map(|(lane, (fall, jobs))| {
+                    let &&(anchored, job) = jobs.peek()?;
+                    Some((at(anchored, *fall, now), job, lane))
+                })
+                .max()?;
+            if !key.beats(&worst.0) {
+                return None;
+            }
+            lanes[worst.2].1.next();
+            Some(worst.1)
+        })
+    }
+
+    fn update<R: Rank>(&mut self, rank: &mut R, view: &View<'_>, id: JobId, running: bool) {
+        self.remove(id);
+        let Some(job) = view.job(id) else {
+            rank.over(id);
+            return;
+        };
+        let state = view.state();
+        let waiting = state.waiting.contains(id);
+        if !waiting && !(running && state.granted.contains(id)) {
+            return;
+        }
+        let mut key = rank.rank(job, view);
+        let seat = if waiting {
+            let class = self.class(job, state.has_ceilings);
+            self.classes[class].1.insert((key, id));
+            Seat::Waiting { class }
+        } else {
+            let fall = rank.fall(job);
+            key.value = key.value.saturating_add(shift(fall, view.now));
+            self.running.entry(fall).or_default().insert((key, id));
+            Seat::Running { fall }
+        };
+        let changes_at = rank.changes_at(job, view).filter(|time| *time > view.now);
+        if let Some(time) = changes_at {
+            self.changes.insert((time, id));
+        }
+        self.entries.insert(id, Entry { seat, key, changes_at });
+    }
+
+    fn remove(&mut self, id: JobId) {
+        let Some(entry) = self.entries.remove(&id) else { return };
+        match entry.seat {
+            Seat::Waiting { class } => {
+                self.classes[class].1.remove(&(entry.key, id));
+            }
+            Seat::Running { fall } => {
+                if let Some(jobs) = self.running.get_mut(&fall) {
+                    jobs.remove(&(entry.key, id));
+                    if jobs.is_empty() {
+                        self.running.remove(&fall);
+                    }
+                }
+            }
+        }
+        if let Some(time) = entry.changes_at {
+            self.changes.remove(&(time, id));
+        }
+    }
+
+    fn class(&mut self, job: JobRef<'_>, ceilings: bool) -> usize {
+        let class = Class {
+            want: job.spec.want.clone(),
+            model: job.spec.model,
+            tenant: ceilings.then_some(job.spec.tenant),
+        };
+        if let Some(&index) = self.class_of.get(&class) {
+            return index;
+        }
+        self.classes.push((class.clone(), Ordered::new()));
+        self.class_of.insert(class, self.classes.len() - 1);
+        self.classes.len() - 1
+    }
+}
+
+impl Turn {
+    /// The best job whose class is still open. Looks at one job of each class at a time.
+    pub(crate) fn next(&mut self, index: &RankIndex) -> Option<Next> {
+        let Reverse((key, job, class)) = self.heads.pop()?;
+        let after = (Bound::Excluded((key, job)), Bound::Unbounded);
+        if let Some(&(key, job)) = index.classes[class].1.range(after).next() {
+            self.heads.push(Reverse((key, job, class)));
+        }
+        Some(Next { job, class })
+    }
+
+    /// Leaves a class out from here on: none behind in it can fit either.
+    pub(crate) fn close(&mut self, class: usize) {
+        self.heads.retain(|Reverse((_, _, other))| *other != class);
+    }
+
+    /// Leaves all out, and tells the heads of the classes.
+    pub(crate) fn close_all(&mut self, mut tell: impl FnMut(JobId)) {
+        for Reverse((_, job, _)) in self.heads.drain() {
+            tell(job);
+        }
+    }
+}
+
+/// What a falling value has to be raised by, so that it can be stored as if the clock stood at zero.
+fn shift(fall: u32, now: Time) -> i64 {
+    i64::from(fall).saturating_mul(now.0.min(i64::MAX as u64) as i64)
+}
+
+fn at(mut anchored: Key, fall: u32, now: Time) -> Key {
+    anchored.value = anchored.value.saturating_sub(shift(fall, now));
+    anchored
+}

@@ -1,0 +1,164 @@
+//! Lifts an order to a policy, so that an event costs what it changes and not the length of the queue.
+
+use crate::index::RankIndex;
+use crate::refill::Refill;
+use crate::{Answer, Cx, JobRef, Offer, Policy, PolicyError, Rank, View};
+use serde::{Deserialize, Serialize};
+use trainyard_types::{JobId, Reason, Time};
+
+/// What happens when a job does not fit.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fill {
+    /// Those behind it wait.
+    Strict,
+    /// Those behind it may pass.
+    #[default]
+    Backfill,
+}
+
+/// How the order is turned into a plan at each decision.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// What runs keeps its place unless someone before it needs it.
+    #[default]
+    Changes,
+    /// The cluster is emptied and filled again in order, as the published simulators do.
+    Refill,
+    /// The same, and who is left out moves behind who runs, as in Tiresias' own simulator.
+    RefillRequeue,
+}
+
+/// An order, lifted to a policy.
+pub struct Ranked<R> {
+    rank: R,
+    preempt: bool,
+    fill: Fill,
+    mode: Mode,
+    index: RankIndex,
+    list: Refill,
+}
+
+impl<R: Rank> Ranked<R> {
+    /// By default jobs are preempted and smaller ones may pass.
+    pub fn new(rank: R) -> Ranked<R> {
+        Ranked {
+            rank,
+            preempt: true,
+            fill: Fill::Backfill,
+            mode: Mode::Changes,
+            index: RankIndex::default(),
+            list: Refill::default(),
+        }
+    }
+
+    /// Never takes GPUs from a job that runs.
+    pub fn no_preemption(mut self) -> Ranked<R> {
+        self.preempt = false;
+        self
+    }
+
+    /// What happens when a job does not fit.
+    pub fn fill(mut self, fill: Fill) -> Ranked<R> {
+        self.fill = fill;
+        self
+    }
+
+    /// How the order is turned into a plan.
+    pub fn mode(mut self, mode: Mode) -> Ranked<R> {
+        self.mode = mode;
+        self
+    }
+
+    /// The next waiting job whose shape may still fit; its class is left out once one of it did not.
+    fn changes(&mut self, view: &View<'_>, offer: &mut Offer<'_>) {
+        self.index.refresh(&mut self.rank, view, self.preempt);
+        let mut turn = self.index.turn();
+        while let Some(next) = turn.next(&self.index) {
+            let Some(job) = view.job(next.job) else { continue };
+            let answer = self.offer_one(job, view, offer);
+            if answer == Answer::Taken || answer == Answer::Refused {
+                continue;
+            }
+            if self.fill == Fill::Strict {
+                turn.close_all(|job| offer.note(job, Reason::Outranked { by: next.job }));
+                break;
+            }
+            if answer == Answer::Full && !self.preempt && !self.index.has_fractions() {
+                break;
+            }
+            turn.close(next.class);
+        }
+        if let Some(time) = self.index.next_change(view.now)
+            && view.waiting_len() > 0
+        {
+            offer.wake_at(time);
+        }
+    }
+
+    fn offer_one(&mut self, job: JobRef<'_>, view: &View<'_>, offer: &mut Offer<'_>) -> Answer {
+        let grant = self.rank.grant(job, view);
+        if !self.preempt {
+            return offer.grant(&grant);
+        }
+        let key = self.rank.rank(job, view);
+        if !self.index.enough_behind(&key, &grant, view, offer) {
+            return offer.grant(&grant);
+        }
+        offer.instead(&grant, &mut self.index.worst_first(&key, view.now))
+    }
+
+    fn refill(&mut self, view: &View<'_>, offer: &mut Offer<'_>) {
+        let requeue = self.mode == Mode::RefillRequeue;
+        self.list.order(&mut self.rank, view, requeue);
+        offer.everything();
+        let mut stopped_at: Option<JobId> = None;
+        for &id in self.list.jobs() {
+            let Some(job) = view.job(id) else { continue };
+            let runs_on = !self.preempt && job.state.planned.is_some();
+            if stopped_at.is_some() && !runs_on {
+                continue;
+            }
+            let answer = offer.grant(&self.rank.grant(job, view));
+            if matches!(answer, Answer::NoRoom | Answer::Full) && self.fill == Fill::Strict {
+                stopped_at = Some(id);
+            }
+        }
+        if requeue {
+            self.list.requeue(|job| offer.plan(job).is_some());
+        }
+        if let Some(time) = self.list.next_change(&mut self.rank, view) {
+            offer.wake_at(time);
+        }
+    }
+}
+
+impl<R: Rank> Policy for Ranked<R> {
+    fn allocate(
+        &mut self,
+        view: &View<'_>,
+        offer: &mut Offer<'_>,
+        _cx: &mut Cx,
+    ) -> Result<(), PolicyError> {
+        match self.mode {
+            Mode::Changes => self.changes(view, offer),
+            Mode::Refill | Mode::RefillRequeue => self.refill(view, offer),
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.rank.forget();
+        self.index = RankIndex::default();
+        self.list = Refill::default();
+    }
+}
+
+/// The earlier of two optional moments.
+pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, None) | (None, one) => one,
+    }
+}

@@ -1,0 +1,194 @@
+//! All that a policy may know: a moment, frozen.
+
+use crate::{Free, Knowledge, Needs, State};
+use std::sync::Arc;
+use trainyard_profile::ChangeCost;
+use trainyard_types::{
+    Cluster, Config, Job, JobId, JobState, Rate, Sample, Span, TenantId, Tenants, Time, Work,
+};
+
+/// What is believed about speeds, sizes and costs. The simulated world holds the truth; a policy is handed beliefs.
+pub trait Beliefs: Send + Sync {
+    /// How fast a job would run.
+    fn rate(&self, job: &Job, on: &Config) -> Option<Rate>;
+
+    /// What it costs to move a job: from nothing to start, to nothing to stop.
+    fn change(&self, job: &Job, from: Option<&Config>, to: Option<&Config>) -> ChangeCost;
+
+    /// How much work the job is in all, as far as anyone can tell.
+    fn work(&self, job: &Job) -> Option<Work>;
+
+    /// Learns from what a running job reports.
+    fn observe(&mut self, _job: &Job, _sample: &Sample) {}
+}
+
+/// One job as a policy sees it.
+#[derive(Copy, Clone, Debug)]
+pub struct JobRef<'a> {
+    /// What was asked for.
+    pub spec: &'a Job,
+    /// What has happened.
+    pub state: &'a JobState,
+}
+
+impl JobRef<'_> {
+    /// Its id.
+    pub fn id(&self) -> JobId {
+        self.spec.id
+    }
+}
+
+/// A moment, frozen. Cheap to copy: it borrows everything.
+#[derive(Copy, Clone)]
+pub struct View<'a> {
+    /// The moment.
+    pub now: Time,
+    state: &'a State,
+    beliefs: &'a dyn Beliefs,
+    needs: &'a Needs,
+}
+
+impl<'a> View<'a> {
+    /// A view for a policy that declared `needs`.
+    pub fn new(now: Time, state: &'a State, beliefs: &'a dyn Beliefs, needs: &'a Needs) -> View<'a> {
+        View { now, state, beliefs, needs }
+    }
+
+    /// The cluster as declared; what is in service at the moment is known to the offer.
+    pub fn cluster(&self) -> &'a Cluster {
+        &self.state.cluster
+    }
+
+    /// Tenants and their ceilings.
+    pub fn tenants(&self) -> &'a Tenants {
+        &self.state.tenants
+    }
+
+    /// What the engine knows, in full.
+    pub fn state(&self) -> &'a State {
+        self.state
+    }
+
+    /// A job that is not over.
+    pub fn job(&self, id: JobId) -> Option<JobRef<'a>> {
+        self.state.live(id).map(|live| JobRef { spec: &live.spec, state: &live.state })
+    }
+
+    /// Admitted jobs without a grant, by id.
+    pub fn waiting(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
+        let view = *self;
+        self.state.waiting.iter().filter_map(move |id| view.job(id))
+    }
+
+    /// Jobs with a grant, by id.
+    pub fn granted(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
+        let view = *self;
+        self.state.granted.iter().filter_map(move |id| view.job(id))
+    }
+
+    /// How many jobs wait.
+    pub fn waiting_len(&self) -> usize {
+        self.state.waiting.len()
+    }
+
+    /// How many jobs hold a grant.
+    pub fn granted_len(&self) -> usize {
+        self.state.granted.len()
+    }
+
+    /// Jobs that changed since the last decision; some may be over, some may come twice.
+    pub fn changed(&self) -> &'a [JobId] {
+        &self.state.changed
+    }
+
+    /// The number of this decision; a policy whose memory is older than one decision starts anew.
+    pub fn decision(&self) -> u64 {
+        self.state.decisions
+    }
+
+    /// GPUs asked for by all admitted jobs, with a grant or not.
+    pub fn demand(&self) -> u64 {
+        self.state.demand
+    }
+
+    /// How fast a job would run, as far as is known; nothing for a policy that did not declare the need.
+    pub fn rate(&self, job: JobRef<'_>, on: &Config) -> Option<Rate> {
+        if !self.needs.rates {
+            return None;
+        }
+        self.beliefs.rate(job.spec, on)
+    }
+
+    /// What a change of placement would cost.
+    pub fn change(&self, job: JobRef<'_>, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
+        self.beliefs.change(job.spec, from, to)
+    }
+
+    /// How much work is left, as far as is known; nothing for a policy that did not declare the need.
+    ///
+    /// A job that has outlived its estimate is believed to be half done, as a doubling search would.
+    pub fn work_left(&self, job: JobRef<'_>) -> Option<Work> {
+        if self.needs.work_left == Knowledge::Nothing {
+            return None;
+        }
+        let done = job.state.progress.done_at(self.now);
+        let total = self.beliefs.work(job.spec)?;
+        if done.0 < total.0 { Some(total - done) } else { Some(Work(done.0.max(1e-6))) }
+    }
+
+    /// How long the rest would take: at its present speed if it runs, else where it would like to run.
+    pub fn time_left(&self, job: JobRef<'_>) -> Option<Span> {
+        let left = self.work_left(job)?;
+        let rate = match job.state.progress.rate {
+            Rate(rate) if rate > 0.0 => Rate(rate),
+            _ => self.reference_rate(job)?,
+        };
+        Some(rate.time_for(left))
+    }
+
+    /// How long the whole job would take where it would like to run.
+    pub fn time_total(&self, job: JobRef<'_>) -> Option<Span> {
+        if self.needs.work_left == Knowledge::Nothing {
+            return None;
+        }
+        let total = self.beliefs.work(job.spec)?;
+        Some(self.reference_rate(job)?.time_for(total))
+    }
+
+    /// The speed on the number of GPUs asked for, packed, on the first type of the cluster that the job accepts.
+    pub fn reference_rate(&self, job: JobRef<'_>) -> Option<Rate> {
+        let want = &job.spec.want;
+        let shapes = self.state.shapes.iter().filter(|(kind, _)| want.accepts(*kind));
+        shapes.into_iter().find_map(|&(kind, per_node)| {
+            self.beliefs.rate(job.spec, &Config::packed(kind, want.gpus, per_node))
+        })
+    }
+
+    /// Decayed GPU-seconds that a tenant and all below it have used.
+    pub fn usage(&self, tenant: TenantId) -> f64 {
+        self.state.usage[tenant.index()].at(self.now, self.state.usage_half_life)
+    }
+
+    /// Whether a job with a grant may lose it now.
+    pub fn may_stop(&self, job: JobRef<'_>) -> bool {
+        let Some(planned) = &job.state.planned else { return false };
+        if job.state.held.is_none() {
+            // It was never launched there, so nothing is taken from it.
+            return true;
+        }
+        let leased = planned.lease_until.is_some_and(|until| until > self.now);
+        let fresh = job.state.last_start.is_some_and(|at| at + job.spec.min_run > self.now);
+        job.spec.preemptible && !leased && !fresh
+    }
+}
+
+/// A frozen moment that owns what it shows, so that a slow policy can think while the engine goes on.
+#[derive(Clone)]
+pub struct Snapshot {
+    /// When it was taken.
+    pub now: Time,
+    /// The state, shared until the engine writes.
+    pub state: Arc<State>,
+    /// What is free by the plan.
+    pub free: Free,
+}

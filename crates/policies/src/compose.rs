@@ -1,0 +1,73 @@
+//! A policy, a placer, a gate and tuners put together by name.
+
+use crate::registry::{GATES, PLACERS, POLICIES, TUNERS};
+use trainyard_framework::{ConfigError, Entry, Pipeline, RawSettings, nearest};
+
+/// A name with its settings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choice {
+    /// The name of an entry.
+    pub name: String,
+    /// Settings given for it.
+    pub settings: RawSettings,
+}
+
+impl Choice {
+    /// A name with default settings.
+    pub fn named(name: &str) -> Choice {
+        Choice { name: name.to_owned(), settings: RawSettings::default() }
+    }
+}
+
+/// What a user chose. Only the policy is required: it brings its usual placer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Selection {
+    /// The policy.
+    pub policy: Choice,
+    /// Another placer than the policy's own.
+    pub place: Option<Choice>,
+    /// A gate in front of the policy.
+    pub admit: Option<Choice>,
+    /// Tuners, in order, after the policy's own.
+    pub tune: Vec<Choice>,
+}
+
+impl Selection {
+    /// A policy as it comes.
+    pub fn policy(name: &str) -> Selection {
+        Selection { policy: Choice::named(name), ..Selection::default() }
+    }
+
+    /// Builds the pipeline.
+    pub fn build(&self) -> Result<Pipeline, ConfigError> {
+        let mut pipeline = (find("policy", POLICIES, &self.policy.name)?.build)(&self.policy.settings)?;
+        if let Some(choice) = &self.place {
+            let entry = find("placer", PLACERS, &choice.name)?;
+            pipeline.place = (entry.build)(&choice.settings)?;
+            pipeline.needs.topology |= entry.needs.topology;
+            pipeline.needs.rates |= entry.needs.rates;
+        }
+        if let Some(choice) = &self.admit {
+            let entry = find("gate", GATES, &choice.name)?;
+            pipeline.policy = (entry.build)(&choice.settings, pipeline.policy)?;
+        }
+        for choice in &self.tune {
+            let entry = find("tuner", TUNERS, &choice.name)?;
+            pipeline.tune.push((entry.build)(&choice.settings)?);
+        }
+        Ok(pipeline)
+    }
+}
+
+/// The entry of that name in a table, or an error that names the nearest one.
+pub fn find<B>(
+    kind: &'static str,
+    table: &'static [&'static Entry<B>],
+    name: &str,
+) -> Result<&'static Entry<B>, ConfigError> {
+    table.iter().copied().find(|entry| entry.name == name).ok_or_else(|| ConfigError::UnknownName {
+        kind,
+        name: name.to_owned(),
+        nearest: nearest(name, table.iter().map(|entry| entry.name)),
+    })
+}

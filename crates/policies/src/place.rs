@@ -1,0 +1,5 @@
+//! Placers: which GPUs.
+
+pub mod fewest_nodes;
+
+pub use fewest_nodes::FewestNodes;
