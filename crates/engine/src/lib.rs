@@ -1,1 +1,30 @@
-//! 
+//! The engine: one state machine for the simulator and the daemon, without input or output of its own.
+//!
+//! A host feeds it events with [`Engine::apply`], calls [`Engine::step`] with the policy's pipeline, and obeys the
+//! actions that come back. A step fires what is due, asks the policy if something changed (admit, allocate, place,
+//! tune), checks the answer change by change, adopts it, and turns plan against reality into actions.
+//!
+//! - [`setup`]: when to decide, quarantine, retries.
+//! - `engine`, `lifecycle`, `machines`: events to state.
+//! - `think`, `adopt`, `fallback`: state to plan. A policy that errs or panics never stops the engine.
+//! - `reconcile`, `occupancy`: plan to actions; launches only on GPUs that are really free.
+//! - [`explain`], `invariants`: why a job waits; what must always hold, asserted in release builds.
+//!
+//! Deliberately absent: clocks, files, sockets, randomness of its own, and any policy's name.
+
+mod adopt;
+mod engine;
+pub mod explain;
+mod fallback;
+mod invariants;
+mod lifecycle;
+mod machines;
+mod occupancy;
+mod reconcile;
+pub mod setup;
+mod think;
+
+pub use engine::{Engine, Stats};
+pub use explain::Explanation;
+pub use setup::{Quarantine, Setup, Trigger};
+pub use think::{Thought, think};

@@ -2,7 +2,10 @@
 
 use crate::JobRef;
 use smallvec::SmallVec;
-use trainyard_types::{GpuType, Grant, IdSet, JobId, NodeId, PoolId, Reason, Shape, Verdict};
+use trainyard_types::placement::bits;
+use trainyard_types::{
+    GpuAt, GpuType, Grant, IdSet, JobId, NodeId, PoolId, Reason, Shape, Verdict,
+};
 
 /// A number of GPUs of one type for one grant. The placer chooses the type among the acceptable ones.
 #[derive(Clone, Debug)]
@@ -72,12 +75,30 @@ impl<'a> Ask<'a> {
         by_cpus.min(by_memory)
     }
 
-    /// Wholly free GPUs of a node that this ask may use.
-    pub fn usable(&self, node: NodeId, free: &crate::Free) -> u32 {
+    /// Wholly free GPUs of a node with enough memory, in the right pool; its host may suffice for fewer.
+    pub fn usable_mask(&self, node: NodeId, free: &crate::Free) -> u64 {
         if self.pool.is_some_and(|pool| free.pool(node) != pool) {
             return 0;
         }
-        free.mask(node).count_ones().min(self.gpus_by_host(node, free))
+        let (mask, memory) = (free.mask(node), self.job.spec.want.gpu_memory_mib);
+        if memory == 0 {
+            return mask;
+        }
+        // A job that lives on leftovers takes memory of a GPU that counts as wholly free.
+        let enough = |gpu: &u8| free.memory_left(GpuAt { node, gpu: *gpu }) >= memory;
+        bits(mask).filter(enough).fold(0, |kept, gpu| kept | 1 << gpu)
+    }
+
+    /// How many wholly free GPUs of a node this ask may use.
+    pub fn usable(&self, node: NodeId, free: &crate::Free) -> u32 {
+        self.usable_mask(node, free).count_ones().min(self.gpus_by_host(node, free))
+    }
+
+    /// Whether more than the number of wholly free GPUs decides which nodes may be used.
+    pub fn is_limited(&self) -> bool {
+        let want = &self.job.spec.want;
+        let host = want.cpus_per_gpu > 0 || want.memory_mib_per_gpu > 0;
+        host || want.gpu_memory_mib > 0 || self.pool.is_some()
     }
 }
 

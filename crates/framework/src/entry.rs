@@ -89,6 +89,8 @@ pub enum Level {
 pub enum Family {
     /// In order of arrival, with or without passing.
     Arrival,
+    /// In order of arrival, with reservations that others may only pass without delaying them.
+    Backfill,
     /// Shortest first, by estimates.
     Shortest,
     /// Least served first, without estimates.

@@ -56,7 +56,8 @@ pub(crate) struct Turn {
 impl RankIndex {
     /// Brings the index up to the view: what changed since the last decision, or everything.
     pub(crate) fn refresh<R: Rank>(&mut self, rank: &mut R, view: &View<'_>, running: bool) {
-        if self.valid_for == Some(view.decision()) {
+        let valid = self.valid_for == Some(view.decision());
+        if valid && !rank.renewed() {
             for &job in view.changed() {
                 self.update(rank, view, job, running);
             }
@@ -68,7 +69,9 @@ impl RankIndex {
             }
         } else {
             *self = RankIndex::default();
-            rank.forget();
+            if !valid {
+                rank.forget();
+            }
             for job in view.waiting().chain(view.granted()) {
                 self.update(rank, view, job.id(), running);
             }
@@ -148,7 +151,7 @@ impl RankIndex {
     fn update<R: Rank>(&mut self, rank: &mut R, view: &View<'_>, id: JobId, running: bool) {
         self.remove(id);
         let Some(job) = view.job(id) else {
-            rank.over(id);
+            rank.over(id, view);
             return;
         };
         let state = view.state();

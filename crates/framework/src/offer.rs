@@ -195,6 +195,20 @@ impl<'a> Offer<'a> {
         }
     }
 
+    /// The first tenant above a job whose ceiling `extra` thousandths more would pass at this point of the offer.
+    pub fn ceiling_passed(&self, job: JobRef<'_>, extra: u64) -> Option<TenantId> {
+        if self.used_permille.is_empty() {
+            return None;
+        }
+        let tenants = self.view.tenants();
+        tenants.path(job.spec.tenant).find(|id| {
+            let ceiling = tenants.get(*id).ceiling;
+            ceiling.is_some_and(|gpus| {
+                self.used_permille[id.index()] + extra > u64::from(gpus) * 1000
+            })
+        })
+    }
+
     /// The plan for a job at this point of the offer.
     pub fn plan(&self, job: JobId) -> Option<&Allocation> {
         match self.touched.get(&job) {
@@ -443,18 +457,7 @@ impl<'a> Offer<'a> {
     }
 
     fn over_ceiling(&self, job: JobId, allocation: &Allocation) -> Option<TenantId> {
-        if self.used_permille.is_empty() {
-            return None;
-        }
-        let used = used_permille(allocation);
-        let tenants = self.view.tenants();
-        let tenant = self.view.job(job)?.spec.tenant;
-        tenants.path(tenant).find(|id| {
-            let ceiling = tenants.get(*id).ceiling;
-            ceiling.is_some_and(|gpus| {
-                self.used_permille[id.index()] + used > u64::from(gpus) * 1000
-            })
-        })
+        self.ceiling_passed(self.view.job(job)?, used_permille(allocation))
     }
 
     /// Wholly free GPUs that a grant could use, wherever they are.

@@ -71,8 +71,13 @@ pub trait Rank: Send {
         wanted(job)
     }
 
-    /// Forgets a job that is over.
-    fn over(&mut self, _job: JobId) {}
+    /// Whether all keys have changed since the last decision, as when a table behind them was learnt anew.
+    fn renewed(&mut self) -> bool {
+        false
+    }
+
+    /// Forgets a job that is over; its last word is what earlier calls have seen of it.
+    fn over(&mut self, _job: JobId, _view: &View<'_>) {}
 
     /// Forgets everything.
     fn forget(&mut self) {}

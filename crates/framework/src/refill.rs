@@ -26,7 +26,7 @@ impl Refill {
         let active = |job: &JobId| state.waiting.contains(*job) || state.granted.contains(*job);
         for &job in &self.list {
             if view.job(job).is_none() {
-                rank.over(job);
+                rank.over(job, view);
             }
         }
         self.list.retain(active);
@@ -55,7 +55,7 @@ impl Refill {
             self.list.append(&mut moved);
         }
         let keys = &self.keys;
-        self.list.sort_by_key(|job| (keys[job].tier, keys[job].value));
+        self.list.sort_by_key(|job| keys[job]);
     }
 
     /// Moves those left out behind those that run, keeping the order on both sides.

@@ -54,7 +54,7 @@ impl<S: Score> Greedy<S> {
         let whole = free.tightest(kind, ask.count).filter(|node| ask.usable(*node, free) >= ask.count);
         let whole: Vec<_> = whole.map(|node| (node, ask.count)).collect();
         if let Some((node, count)) = self.best(ask, on, whole.into_iter()) {
-            return Some(Placement::on(node, lowest_bits(free.mask(node), count)));
+            return Some(Placement::on(node, lowest_bits(ask.usable_mask(node, free), count)));
         }
         if ask.nodes_max == 1 || free.gpus(kind) < ask.count {
             return None;
@@ -72,7 +72,7 @@ impl<S: Score> Greedy<S> {
                 .filter(|(_, count)| *count > 0)
                 .collect();
             let (node, count) = self.best(ask, on, nodes.into_iter())?;
-            masks.push((node, lowest_bits(free.mask(node), count)));
+            masks.push((node, lowest_bits(ask.usable_mask(node, free), count)));
             rest -= count;
         }
         Some(Placement::from_masks(masks))

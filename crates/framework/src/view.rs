@@ -18,6 +18,11 @@ pub trait Beliefs: Send + Sync {
     /// How much work the job is in all, as far as anyone can tell.
     fn work(&self, job: &Job) -> Option<Work>;
 
+    /// The share of the largest tensor in all parameters of the job's model, if it is known.
+    fn skew(&self, _job: &Job) -> Option<f64> {
+        None
+    }
+
     /// Learns from what a running job reports.
     fn observe(&mut self, _job: &Job, _sample: &Sample) {}
 }
@@ -124,16 +129,25 @@ impl<'a> View<'a> {
         self.beliefs.change(job.spec, from, to)
     }
 
+    /// The share of the largest tensor in all parameters of a job's model: a fact of the model, shown to everyone.
+    pub fn skew(&self, job: JobRef<'_>) -> Option<f64> {
+        self.beliefs.skew(job.spec)
+    }
+
     /// How much work is left, as far as is known; nothing for a policy that did not declare the need.
     ///
-    /// A job that has outlived its estimate is believed to be half done, as a doubling search would.
+    /// A job that has outlived its estimate is believed to take twice as long, then four times, as a doubling
+    /// search would: what is left falls while it runs, and jumps at these moments only.
     pub fn work_left(&self, job: JobRef<'_>) -> Option<Work> {
         if self.needs.work_left == Knowledge::Nothing {
             return None;
         }
         let done = job.state.progress.done_at(self.now);
-        let total = self.beliefs.work(job.spec)?;
-        if done.0 < total.0 { Some(total - done) } else { Some(Work(done.0.max(1e-6))) }
+        let mut total = self.beliefs.work(job.spec)?.0.max(1e-6);
+        while total <= done.0 && total.is_finite() {
+            total *= 2.0;
+        }
+        Some(Work(total) - done)
     }
 
     /// How long the rest would take: at its present speed if it runs, else where it would like to run.

@@ -1,1 +1,25 @@
-//! 
+//! A simulated world around the engine.
+//!
+//! The world produces events and obeys actions, as a real backend would; the engine cannot tell the difference.
+//! It alone knows how much work a job really is and how fast it really runs.
+//! Nothing is stepped: a running job is a promise (rate, since, finish) that is made anew only when its rate changes.
+//!
+//! - [`simulate`]: the loop, in `run`.
+//! - [`Options`], [`Semantics`]: how time, costs, estimates and failures behave; presets of published simulators.
+//! - `world`, `queue`, `failures`: what happens and when.
+//! - `estimates`: what policies are told about sizes, with a stated error.
+//! - [`Outcome`]: what came of it.
+
+mod estimates;
+mod failures;
+mod options;
+mod outcome;
+mod queue;
+mod run;
+mod series;
+mod world;
+
+pub use options::{Charge, DecisionCost, FailureModel, Options, Override, Semantics};
+pub use outcome::{JobOutcome, Outcome};
+pub use run::{Observer, Quiet, simulate};
+pub use series::{Point, Series};

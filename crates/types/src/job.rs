@@ -209,6 +209,8 @@ impl Progress {
 pub struct JobState {
     /// Where it stands.
     pub phase: Phase,
+    /// Whether the policy ever let it in; that outlives restarts.
+    pub admitted: bool,
     /// Since when it stands there.
     pub since: Time,
     /// Its newest launch; 0 before the first.
@@ -244,6 +246,7 @@ impl JobState {
     pub fn submitted(at: Time) -> JobState {
         JobState {
             phase: Phase::Blocked,
+            admitted: false,
             since: at,
             attempt: Attempt(0),
             first_start: None,

@@ -1,0 +1,203 @@
+//! Deciding, and adopting a decision after checking it against what is known by then.
+
+use crate::engine::Engine;
+use crate::think::{Thought, think};
+use std::sync::Arc;
+use trainyard_framework::{Cx, Pipeline, Shortage, used_permille};
+use trainyard_types::{Allocation, Decision, End, Fault, JobId, Phase, Span, Time};
+
+/// How many faults are kept as samples.
+const FAULT_SAMPLES_MAX: usize = 16;
+
+impl Engine {
+    /// Asks the policy, or the plain order while the policy fails, and adopts the answer.
+    pub(crate) fn decide(&mut self, at: Time, pipeline: &mut Pipeline) {
+        self.wants_decision = false;
+        self.wake_at = None;
+        self.notes.clear();
+        self.state_mut().usage_half_life = pipeline.usage_half_life;
+        let mut cx = Cx::new(self.setup.seed, self.state.decisions, self.setup.work_max);
+        self.ask_admission(at, pipeline, &mut cx);
+        let failing = self.policy_failures >= self.setup.policy_failures_max;
+        let decision = if failing && at < self.policy_retry_at {
+            self.stats.fallbacks += 1;
+            let mut plain = std::mem::replace(&mut self.fallback, crate::fallback::pipeline());
+            let decision = self.ask(at, &mut plain, &mut cx);
+            self.fallback = plain;
+            decision
+        } else {
+            self.ask(at, pipeline, &mut cx)
+        };
+        match decision {
+            Some(decision) => {
+                if !failing || at >= self.policy_retry_at {
+                    self.policy_failures = 0;
+                }
+                self.adopt(at, decision);
+            }
+            None => self.policy_failed(at),
+        }
+        if self.policy_failures > 0 {
+            let retry = self.policy_retry_at;
+            self.wake_at = Some(self.wake_at.map_or(retry, |wake| wake.min(retry)));
+        }
+        self.wants_decision = false;
+    }
+
+    /// Adopts a decision: takes what may be taken, gives what still fits, drops and counts the rest.
+    pub fn adopt(&mut self, at: Time, decision: Decision) {
+        self.stats.decisions += 1;
+        let state = self.state_mut();
+        state.decisions += 1;
+        state.changed.clear();
+        for fault in decision.faults {
+            self.fault(fault);
+        }
+        if decision.changes.is_empty() {
+            self.stats.idle_decisions += 1;
+        }
+        let mut lifted: Vec<(JobId, Option<Allocation>, Option<Allocation>)> = Vec::new();
+        for change in decision.changes {
+            if let Some(fault) = self.unchangeable(at, change.job, change.to.as_ref()) {
+                self.fault(fault);
+                continue;
+            }
+            let old = self.state.live(change.job).and_then(|live| live.state.planned.clone());
+            self.unplan(at, change.job);
+            lifted.push((change.job, old, change.to));
+        }
+        for (job, old, to) in lifted {
+            let Some(to) = to else { continue };
+            match self.plan(at, job, to) {
+                Ok(()) => {}
+                Err(fault) => {
+                    self.fault(fault);
+                    if let Some(old) = old {
+                        // It keeps what it had, unless that was given away in the same breath.
+                        let _ = self.plan(at, job, old);
+                    }
+                }
+            }
+        }
+        for job in decision.ends {
+            self.stop_for_good(at, job, End::Pruned);
+        }
+        for note in decision.notes {
+            self.notes.insert(note.job, note.reason);
+        }
+        self.wake_at = decision.wake_at.filter(|time| *time > at);
+        if self.stats.decisions.is_multiple_of(self.setup.check_every.max(1)) {
+            self.assert_invariants();
+        }
+    }
+
+    fn ask(&mut self, at: Time, pipeline: &mut Pipeline, cx: &mut Cx) -> Option<Decision> {
+        let beliefs = self.beliefs.as_ref();
+        match think(at, &self.state, &mut self.free, beliefs, (pipeline, cx)) {
+            Thought::Decided(decision) => Some(decision),
+            Thought::Failed(_) => {
+                self.stats.policy_errors += 1;
+                None
+            }
+            Thought::Panicked => {
+                self.stats.policy_panics += 1;
+                pipeline.policy.forget();
+                self.free = self.free_by_plan();
+                None
+            }
+        }
+    }
+
+    /// The plan is kept, and the policy is asked again after a while that doubles.
+    fn policy_failed(&mut self, at: Time) {
+        self.policy_failures += 1;
+        let doublings = self.policy_failures.min(9) - 1;
+        let wait = self.setup.policy_retry_after.times(1 << doublings);
+        self.policy_retry_at = at + wait.min(Span::secs(3600));
+        let state = self.state_mut();
+        state.decisions += 1;
+        state.changed.clear();
+        if self.policy_failures == self.setup.policy_failures_max {
+            // The plain order starts at once, not at the next event.
+            self.wants_decision = true;
+            self.wake_at = Some(at + Span(1));
+        }
+    }
+
+    fn unchangeable(&self, at: Time, job: JobId, to: Option<&Allocation>) -> Option<Fault> {
+        let Some(live) = self.state.live(job) else { return Some(Fault::NotEligible(job)) };
+        let state = &live.state;
+        if matches!(state.phase, Phase::Blocked | Phase::Unadmitted) || self.ending.contains_key(&job) {
+            return Some(Fault::NotEligible(job));
+        }
+        if let (Some(planned), Some(_)) = (&state.planned, &state.held) {
+            let moves = to.is_none_or(|to| !to.same_place(planned));
+            let leased = planned.lease_until.is_some_and(|until| until > at);
+            let fresh = state.last_start.is_some_and(|start| start + live.spec.min_run > at);
+            if moves && !live.spec.preemptible {
+                return Some(Fault::NotPreemptible(job));
+            }
+            if moves && (leased || fresh) {
+                return Some(Fault::LeaseBroken(job));
+            }
+        }
+        let gpus = to.map(|to| to.placement.gpus());
+        let want = &live.spec.want;
+        if gpus.is_some_and(|gpus| !(want.gpus_min.max(1)..=want.gpus_max).contains(&gpus)) {
+            return Some(Fault::WrongSize(job));
+        }
+        None
+    }
+
+    /// Gives a job an allocation in the plan.
+    fn plan(&mut self, at: Time, job: JobId, to: Allocation) -> Result<(), Fault> {
+        let live = self.state.live(job).ok_or(Fault::NotEligible(job))?;
+        let tenant = live.spec.tenant;
+        let kinds_ok = to.placement.masks().iter().all(|(node, _)| {
+            let nodes = &self.state.cluster.nodes;
+            nodes.get(node.index()).is_some_and(|node| live.spec.want.accepts(node.kind))
+        });
+        if !kinds_ok {
+            return Err(Fault::WrongKind(job));
+        }
+        self.free.fits(&to).map_err(|shortage| match shortage {
+            Shortage::NoSuchGpu(at) => Fault::NoSuchGpu(at),
+            Shortage::Gpu(at) | Shortage::GpuMemory(at) => Fault::Oversubscribed(at),
+            Shortage::Host(node) => Fault::HostOversubscribed(node),
+        })?;
+        let used = used_permille(&to);
+        if self.state.ceiling_passed(tenant, used).is_some() {
+            return Err(Fault::QuotaPassed(job));
+        }
+        self.free.take(&to);
+        self.count_granted(at, tenant, used as i64);
+        let state = self.state_mut();
+        state.waiting.remove(job);
+        state.granted.insert(job);
+        state.changed.push(job);
+        state.live_mut(job).expect("checked above").state.planned = Some(to);
+        self.dirty.insert(job);
+        Ok(())
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        self.stats.faults += 1;
+        if self.stats.fault_samples.len() < FAULT_SAMPLES_MAX {
+            self.stats.fault_samples.push(fault);
+        }
+    }
+
+    /// What is free by the plan, worked out anew.
+    pub(crate) fn free_by_plan(&self) -> trainyard_framework::Free {
+        let mut free = trainyard_framework::Free::new(&Arc::clone(&self.state.cluster));
+        for job in self.state.granted.iter() {
+            let live = self.state.live(job).expect("granted jobs are live");
+            free.take(live.state.planned.as_ref().expect("granted jobs have a plan"));
+        }
+        for node in &self.state.cluster.nodes {
+            free.set_pool(node.id, self.free.pool(node.id));
+            free.set_up(node.id, self.machines.in_service(node.id));
+        }
+        free
+    }
+}

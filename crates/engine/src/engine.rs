@@ -1,0 +1,284 @@
+//! The engine's parts, and the two calls a host makes.
+
+use crate::fallback;
+use crate::machines::Machines;
+use crate::occupancy::Occupancy;
+use crate::setup::{Setup, Trigger};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use trainyard_framework::{Beliefs, Free, Live, Pipeline, Snapshot, State};
+use trainyard_types::{
+    Action, Attempt, Cluster, End, Event, Fault, JobId, NodeId, Reason, Span, Tenants, Time,
+};
+
+/// The engine. See the crate's documentation.
+pub struct Engine {
+    pub(crate) state: Arc<State>,
+    pub(crate) free: Free,
+    pub(crate) real: Occupancy,
+    pub(crate) machines: Machines,
+    pub(crate) beliefs: Box<dyn Beliefs>,
+    pub(crate) setup: Setup,
+    pub(crate) timers: BTreeSet<(Time, Timer)>,
+    /// Why jobs may not run yet.
+    pub(crate) blocked: BTreeMap<JobId, Block>,
+    /// Jobs that wait for a job to finish.
+    pub(crate) dependents: BTreeMap<JobId, Vec<JobId>>,
+    /// How jobs ended, by id.
+    pub(crate) ends: Vec<Option<End>>,
+    /// Jobs that end as soon as they have stopped.
+    pub(crate) ending: BTreeMap<JobId, End>,
+    /// Jobs that must stop because a machine was lost.
+    pub(crate) stranded: BTreeSet<JobId>,
+    /// Jobs whose plan differs from reality.
+    pub(crate) dirty: BTreeSet<JobId>,
+    pub(crate) notes: BTreeMap<JobId, Reason>,
+    pub(crate) wake_at: Option<Time>,
+    pub(crate) wants_decision: bool,
+    pub(crate) outbox: Vec<Action>,
+    /// Jobs that are over and not yet asked for.
+    pub(crate) over: Vec<(Live, End)>,
+    pub(crate) stats: Stats,
+    pub(crate) policy_failures: u32,
+    pub(crate) policy_retry_at: Time,
+    pub(crate) fallback: Pipeline,
+}
+
+/// What may be due by the clock alone.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// A job's start time or retry time has come.
+    Unblock(JobId),
+    /// A launch has used up the job's time limit.
+    Limit(JobId, Attempt),
+    /// A node's quarantine is over.
+    Readmit(NodeId),
+}
+
+/// Why a job may not run yet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Block {
+    pub(crate) by_user: bool,
+    /// Jobs it must follow that are not over.
+    pub(crate) after: Vec<JobId>,
+    pub(crate) not_before: Option<Time>,
+    pub(crate) retry_at: Option<Time>,
+}
+
+impl Block {
+    pub(crate) fn is_over(&self) -> bool {
+        !self.by_user && self.after.is_empty() && self.not_before.is_none() && self.retry_at.is_none()
+    }
+}
+
+/// What an engine has counted so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Stats {
+    /// Times the policy was asked.
+    pub decisions: u64,
+    /// Decisions that changed nothing.
+    pub idle_decisions: u64,
+    /// Launches.
+    pub launches: u64,
+    /// Stops in favour of others.
+    pub preemptions: u64,
+    /// Stops to go on elsewhere or at another size.
+    pub moves: u64,
+    /// Messages of attempts that were over.
+    pub stale_events: u64,
+    /// Grants dropped because they were faulty.
+    pub faults: u64,
+    /// The first few of them.
+    pub fault_samples: Vec<Fault>,
+    /// Errors of the policy.
+    pub policy_errors: u64,
+    /// Panics of the policy.
+    pub policy_panics: u64,
+    /// Decisions taken by the plain order instead.
+    pub fallbacks: u64,
+    /// Nodes put into quarantine.
+    pub quarantines: u64,
+}
+
+impl Engine {
+    /// An engine without jobs.
+    pub fn new(
+        cluster: Arc<Cluster>,
+        tenants: Tenants,
+        beliefs: Box<dyn Beliefs>,
+        setup: Setup,
+    ) -> Engine {
+        Engine {
+            free: Free::new(&cluster),
+            real: Occupancy::new(&cluster),
+            machines: Machines::new(&cluster),
+            state: Arc::new(State::new(cluster, tenants)),
+            beliefs,
+            setup,
+            timers: BTreeSet::new(),
+            blocked: BTreeMap::new(),
+            dependents: BTreeMap::new(),
+            ends: Vec::new(),
+            ending: BTreeMap::new(),
+            stranded: BTreeSet::new(),
+            dirty: BTreeSet::new(),
+            notes: BTreeMap::new(),
+            wake_at: None,
+            wants_decision: false,
+            outbox: Vec::new(),
+            over: Vec::new(),
+            stats: Stats::default(),
+            policy_failures: 0,
+            policy_retry_at: Time::ZERO,
+            fallback: fallback::pipeline(),
+        }
+    }
+
+    /// Takes note of something that happened. Time never goes back: an earlier `at` counts as now.
+    pub fn apply(&mut self, at: Time, event: Event) {
+        let at = self.advance(at);
+        match event {
+            Event::Submitted(job) => self.submitted(at, job),
+            Event::Cancelled(job) => self.stop_for_good(at, job, End::Cancelled),
+            Event::Hold(job) => self.hold(at, job),
+            Event::Release(job) => self.release(at, job),
+            Event::Started { job, attempt } => self.started(at, job, attempt),
+            Event::Stopped { job, attempt, done } => self.stopped(at, job, attempt, done),
+            Event::Finished { job, attempt } => self.finished(at, job, attempt),
+            Event::Failed { job, attempt, cause, done } => {
+                self.failed(at, job, attempt, (cause, done));
+            }
+            Event::Report { job, attempt, sample } => self.report(at, job, attempt, &sample),
+            Event::NodeUp(node) => self.node_up(at, node),
+            Event::NodeLost(node) => self.node_lost(at, node),
+            Event::NodeDrained(node) => self.node_drained(node),
+            Event::GpuLost(gpu) => self.gpu_lost(at, gpu),
+            Event::GpuBack(gpu) => self.gpu_back(gpu),
+            Event::PoolChanged(node, pool) => {
+                self.free.set_pool(node, pool);
+                self.wants_decision = true;
+            }
+            Event::PriceChanged(kind, price) => {
+                let mut cluster = Cluster::clone(&self.state.cluster);
+                cluster.kinds[kind.index()].price_per_hour = price;
+                self.state_mut().cluster = Arc::new(cluster);
+                self.wants_decision = true;
+            }
+            Event::QuotaChanged(tenant, ceiling) => {
+                let state = self.state_mut();
+                state.tenants.set_ceiling(tenant, ceiling);
+                state.has_ceilings = state.tenants.iter().any(|(_, tenant)| tenant.ceiling.is_some());
+                self.wants_decision = true;
+            }
+        }
+    }
+
+    /// Fires what is due, asks the policy if it must be asked, and says what is to be done.
+    pub fn step(&mut self, at: Time, pipeline: &mut Pipeline) -> Vec<Action> {
+        let at = self.advance(at);
+        self.fire_timers(at);
+        if self.decision_due(at) {
+            self.decide(at, pipeline);
+        }
+        self.reconcile(at);
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// When [`Engine::step`] must be called though no event comes.
+    pub fn due(&self) -> Option<Time> {
+        let timer = self.timers.first().map(|(time, _)| *time);
+        let wake = match self.setup.trigger {
+            Trigger::Events => self.wake_at,
+            Trigger::Clock(span) => self.is_busy().then(|| next_multiple(self.state.now, span)),
+        };
+        [timer, wake].into_iter().flatten().min()
+    }
+
+    /// A frozen copy of what is known, for a policy that thinks while the engine goes on.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { now: self.state.now, state: Arc::clone(&self.state), free: self.free.clone() }
+    }
+
+    /// What is known, to be looked at.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// What is believed about speeds and sizes.
+    pub fn beliefs(&self) -> &dyn Beliefs {
+        self.beliefs.as_ref()
+    }
+
+    /// What is free by the plan.
+    pub fn free(&self) -> &Free {
+        &self.free
+    }
+
+    /// Jobs that are over since the last call, as they were at their end.
+    pub fn take_over(&mut self) -> Vec<(Live, End)> {
+        std::mem::take(&mut self.over)
+    }
+
+    /// Until when a node is left alone because it failed too often.
+    pub fn quarantined_until(&self, node: NodeId) -> Option<Time> {
+        self.machines.quarantined_until(node)
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// How a job ended, if it did.
+    pub fn end(&self, job: JobId) -> Option<End> {
+        self.ends.get(job.index()).copied().flatten()
+    }
+
+    pub(crate) fn state_mut(&mut self) -> &mut State {
+        Arc::make_mut(&mut self.state)
+    }
+
+    fn advance(&mut self, at: Time) -> Time {
+        let at = at.max(self.state.now);
+        if at > self.state.now {
+            self.state_mut().now = at;
+        }
+        at
+    }
+
+    fn is_busy(&self) -> bool {
+        let state = &self.state;
+        !(state.waiting.is_empty() && state.granted.is_empty() && state.unadmitted.is_empty())
+    }
+
+    fn decision_due(&self, at: Time) -> bool {
+        match self.setup.trigger {
+            Trigger::Events => self.wants_decision || self.wake_at.is_some_and(|time| time <= at),
+            Trigger::Clock(span) => at.0.is_multiple_of(span.0.max(1)) && self.is_busy(),
+        }
+    }
+
+    fn fire_timers(&mut self, at: Time) {
+        while let Some(&(time, timer)) = self.timers.first() {
+            if time > at {
+                return;
+            }
+            self.timers.pop_first();
+            match timer {
+                Timer::Unblock(job) => self.unblock(at, job),
+                Timer::Limit(job, attempt) => {
+                    if self.state.live(job).is_some_and(|live| live.state.attempt == attempt) {
+                        self.stop_for_good(at, job, End::TimeLimit);
+                    }
+                }
+                Timer::Readmit(node) => self.readmit(node),
+            }
+        }
+    }
+}
+
+fn next_multiple(now: Time, span: Span) -> Time {
+    let span = span.0.max(1);
+    Time((now.0 / span + 1).saturating_mul(span))
+}

@@ -1,0 +1,55 @@
+//! What must always hold. Asserted in release builds: on what changed at every decision, on everything on a schedule.
+
+use crate::engine::Engine;
+use crate::occupancy::Occupancy;
+use trainyard_framework::used_permille;
+use trainyard_types::Phase;
+
+impl Engine {
+    /// Checks everything, in time linear in jobs and GPUs.
+    ///
+    /// # Panics
+    /// When an invariant is broken: a bug of the engine, never of a policy.
+    pub fn assert_invariants(&self) {
+        let free = self.free_by_plan();
+        assert!(free == self.free, "what is free by the plan does not match the plan");
+        let mut real = Occupancy::new(&self.state.cluster);
+        let mut used = vec![0u64; self.state.tenants.len()];
+        let mut demand = 0;
+        for live in self.state.jobs.iter().flatten() {
+            let (id, state) = (live.spec.id, &live.state);
+            assert_eq!(
+                state.planned.is_some(),
+                self.state.granted.contains(id),
+                "{id} is granted exactly if it has a plan"
+            );
+            assert!(
+                !(self.state.waiting.contains(id) && self.state.granted.contains(id)),
+                "{id} both waits and holds a grant"
+            );
+            assert_eq!(state.held.is_some(), state.is_placed(), "{id} holds GPUs exactly if placed");
+            if let Some(held) = &state.held {
+                let gpus = held.placement.gpus();
+                let want = &live.spec.want;
+                assert!((want.gpus_min..=want.gpus_max).contains(&gpus), "{id} is a partial gang");
+                real.take(held);
+            }
+            if let Some(planned) = &state.planned {
+                for tenant in self.state.tenants.path(live.spec.tenant) {
+                    used[tenant.index()] += used_permille(planned);
+                }
+            }
+            if state.admitted {
+                demand += u64::from(live.spec.want.gpus);
+            }
+            let settled = state.phase != Phase::Running || state.planned == state.held;
+            assert!(
+                settled || self.dirty.contains(&id),
+                "{id} runs otherwise than planned and nobody cares"
+            );
+        }
+        assert!(real == self.real, "what is really in use does not match what jobs hold");
+        assert_eq!(used, self.state.used_permille, "quota is counted wrongly");
+        assert_eq!(demand, self.state.demand, "demand is counted wrongly");
+    }
+}

@@ -1,0 +1,141 @@
+//! Nodes and GPUs coming, going, and failing too often.
+
+use crate::engine::{Engine, Timer};
+use std::collections::VecDeque;
+use trainyard_types::{Cluster, GpuAt, JobId, NodeId, Time};
+
+/// What is known of each node besides its plan.
+pub(crate) struct Machines {
+    nodes: Vec<Machine>,
+    /// GPUs of each type as declared.
+    pub(crate) totals: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Machine {
+    /// GPUs that work.
+    healthy: u64,
+    up: bool,
+    drained: bool,
+    quarantined_until: Option<Time>,
+    failures: VecDeque<Time>,
+}
+
+impl Machine {
+    fn in_service(&self) -> u64 {
+        if self.up && !self.drained && self.quarantined_until.is_none() { self.healthy } else { 0 }
+    }
+}
+
+impl Machines {
+    pub(crate) fn new(cluster: &Cluster) -> Machines {
+        let machine = |mask| Machine {
+            healthy: mask,
+            up: true,
+            drained: false,
+            quarantined_until: None,
+            failures: VecDeque::new(),
+        };
+        let mut totals = vec![0; cluster.kinds.len()];
+        for node in &cluster.nodes {
+            totals[node.kind.index()] += u32::from(node.gpus);
+        }
+        Machines { nodes: cluster.nodes.iter().map(|node| machine(node.mask())).collect(), totals }
+    }
+
+    pub(crate) fn in_service(&self, node: NodeId) -> u64 {
+        self.nodes[node.index()].in_service()
+    }
+
+    /// Until when a node is in quarantine.
+    pub(crate) fn quarantined_until(&self, node: NodeId) -> Option<Time> {
+        self.nodes[node.index()].quarantined_until
+    }
+}
+
+impl Engine {
+    pub(crate) fn node_up(&mut self, _at: Time, node: NodeId) {
+        let full = self.state.cluster.node(node).mask();
+        let machine = &mut self.machines.nodes[node.index()];
+        machine.up = true;
+        machine.drained = false;
+        machine.healthy = full;
+        self.put_in_service(node);
+    }
+
+    pub(crate) fn node_lost(&mut self, at: Time, node: NodeId) {
+        self.machines.nodes[node.index()].up = false;
+        self.strand(at, node, u64::MAX);
+        self.put_in_service(node);
+        self.count_failure(at, node);
+    }
+
+    pub(crate) fn node_drained(&mut self, node: NodeId) {
+        self.machines.nodes[node.index()].drained = true;
+        self.put_in_service(node);
+    }
+
+    pub(crate) fn gpu_lost(&mut self, at: Time, gpu: GpuAt) {
+        self.machines.nodes[gpu.node.index()].healthy &= !(1 << gpu.gpu);
+        self.strand(at, gpu.node, 1 << gpu.gpu);
+        self.put_in_service(gpu.node);
+        self.count_failure(at, gpu.node);
+    }
+
+    pub(crate) fn gpu_back(&mut self, gpu: GpuAt) {
+        let full = self.state.cluster.node(gpu.node).mask();
+        self.machines.nodes[gpu.node.index()].healthy |= (1 << gpu.gpu) & full;
+        self.put_in_service(gpu.node);
+    }
+
+    /// A node's quarantine is over.
+    pub(crate) fn readmit(&mut self, node: NodeId) {
+        let machine = &mut self.machines.nodes[node.index()];
+        machine.quarantined_until = None;
+        machine.failures.clear();
+        self.put_in_service(node);
+    }
+
+    /// Counts a failure against a node, and leaves it alone when they are too many.
+    pub(crate) fn count_failure(&mut self, at: Time, node: NodeId) {
+        let rule = self.setup.quarantine;
+        let machine = &mut self.machines.nodes[node.index()];
+        machine.failures.push_back(at);
+        while machine.failures.front().is_some_and(|first| at.since(*first) > rule.within) {
+            machine.failures.pop_front();
+        }
+        if machine.failures.len() < rule.failures as usize || machine.quarantined_until.is_some() {
+            return;
+        }
+        let until = at + rule.period;
+        machine.quarantined_until = Some(until);
+        self.timers.insert((until, Timer::Readmit(node)));
+        self.stats.quarantines += 1;
+        self.put_in_service(node);
+    }
+
+    fn put_in_service(&mut self, node: NodeId) {
+        self.free.set_up(node, self.machines.in_service(node));
+        self.wants_decision = true;
+    }
+
+    /// Takes the grants of all jobs on these GPUs away; those that run must stop as a whole gang.
+    fn strand(&mut self, at: Time, node: NodeId, mask: u64) {
+        let hit: Vec<JobId> = self
+            .state
+            .granted
+            .iter()
+            .filter(|job| {
+                let state = &self.state.live(*job).expect("granted jobs are live").state;
+                let touches = |a: &Option<trainyard_types::Allocation>| {
+                    a.as_ref().is_some_and(|a| a.placement.mask(node) & mask != 0)
+                };
+                touches(&state.planned) || touches(&state.held)
+            })
+            .collect();
+        for job in hit {
+            self.unplan(at, job);
+            self.stranded.insert(job);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Asking the policy: pure, so that it can run beside the engine on a snapshot.
+
+use crate::engine::Engine;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use trainyard_framework::{
+    Admission, Beliefs, Cx, Free, Offer, Pipeline, PolicyError, State, View,
+};
+use trainyard_types::{Decision, JobId, Knobs, Quality, Time, Verdict};
+
+/// What asking a policy came to.
+pub enum Thought {
+    /// A decision.
+    Decided(Decision),
+    /// It said why it could not decide.
+    Failed(PolicyError),
+    /// It panicked; what is free may have been left in disorder.
+    Panicked,
+}
+
+/// Asks a policy who gets how much, where and how. Changes nothing but `free`, which is left as it was.
+pub fn think(
+    now: Time,
+    state: &State,
+    free: &mut Free,
+    beliefs: &dyn Beliefs,
+    (pipeline, cx): (&mut Pipeline, &mut Cx),
+) -> Thought {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let needs = pipeline.needs;
+        let view = View::new(now, state, beliefs, &needs);
+        let mut offer = Offer::new(&view, free, pipeline.place.as_mut());
+        let allocated = pipeline.policy.allocate(&view, &mut offer, cx);
+        // Ended in any case: that is what puts `free` back in order.
+        let outcome = offer.finish();
+        allocated?;
+        let mut decision = Decision {
+            changes: outcome.changes,
+            ends: outcome.ends,
+            verdicts: Vec::new(),
+            wake_at: outcome.wake_at,
+            notes: outcome.notes,
+            faults: outcome.faults,
+            quality: Quality::Proven,
+        };
+        for tuner in &mut pipeline.tune {
+            let knobs = tuner.tune(&decision.changes, &view, cx);
+            turn_knobs(&mut decision, &view, knobs);
+        }
+        decision.quality = cx.quality;
+        Ok(decision)
+    }));
+    match outcome {
+        Ok(Ok(decision)) => Thought::Decided(decision),
+        Ok(Err(error)) => Thought::Failed(error),
+        Err(_) => Thought::Panicked,
+    }
+}
+
+/// Joins new knobs into the changes, or makes a change of knobs alone.
+fn turn_knobs(decision: &mut Decision, view: &View<'_>, knobs: Vec<(JobId, Knobs)>) {
+    for (job, knobs) in knobs {
+        if let Some(change) = decision.changes.iter_mut().find(|change| change.job == job) {
+            if let Some(to) = &mut change.to {
+                to.knobs = knobs;
+            }
+            continue;
+        }
+        let planned = view.job(job).and_then(|job| job.state.planned.clone());
+        if let Some(mut planned) = planned
+            && planned.knobs != knobs
+        {
+            planned.knobs = knobs;
+            decision.changes.push(trainyard_types::Change { job, to: Some(planned) });
+        }
+    }
+}
+
+impl Engine {
+    /// Asks the policy about jobs that were not admitted yet.
+    pub(crate) fn ask_admission(&mut self, at: Time, pipeline: &mut Pipeline, cx: &mut Cx) {
+        if self.state.unadmitted.is_empty() {
+            return;
+        }
+        let needs = pipeline.needs;
+        let verdicts = catch_unwind(AssertUnwindSafe(|| {
+            let view = View::new(at, &self.state, self.beliefs.as_ref(), &needs);
+            let mut queue = Admission::new(&self.state.unadmitted);
+            pipeline.policy.admit(&mut queue, &view, cx);
+            queue.into_verdicts()
+        }));
+        let Ok(verdicts) = verdicts else {
+            // A gate that breaks stays open: nobody is lost behind it.
+            self.stats.policy_panics += 1;
+            let all: Vec<JobId> = self.state.unadmitted.iter().collect();
+            for job in all {
+                self.admit(at, job);
+            }
+            return;
+        };
+        for (job, verdict) in verdicts {
+            if !self.state.unadmitted.contains(job) {
+                continue;
+            }
+            match verdict {
+                Verdict::Accept => self.admit(at, job),
+                Verdict::Hold(reason) => {
+                    self.notes.insert(job, reason);
+                }
+                Verdict::Reject(reason) => {
+                    self.notes.insert(job, reason);
+                    self.over(at, job, trainyard_types::End::Rejected);
+                }
+            }
+        }
+    }
+}

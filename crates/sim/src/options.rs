@@ -1,0 +1,148 @@
+//! How time, costs, estimates and failures behave in a run.
+
+use serde::Serialize;
+use trainyard_engine::{Setup, Trigger};
+use trainyard_profile::CostModel;
+use trainyard_types::{Event, Span, Time};
+
+/// When the cost of starting a job is paid.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Charge {
+    /// At each start, while the job holds its GPUs.
+    #[default]
+    PerStart,
+    /// By every running job at every event, and never by the last stretch before a finish: Muri's own simulator.
+    EveryStep,
+}
+
+/// How long a decision takes.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DecisionCost {
+    /// For each decision.
+    pub fixed: Span,
+    /// For each job that waits or runs.
+    pub per_job: Span,
+}
+
+/// Nodes fail and are repaired, with exponential times.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailureModel {
+    /// Mean time from repair to failure of one node.
+    pub between: Span,
+    /// Mean time of a repair.
+    pub repair: Span,
+}
+
+/// The settings of a run. Everything that two published simulators do differently is one of them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Options {
+    /// The seed of all randomness of the run.
+    pub seed: u64,
+    /// When decisions happen.
+    pub trigger: Trigger,
+    /// What stopping and starting costs.
+    #[serde(skip)]
+    pub costs: CostModel,
+    /// When starting is paid for.
+    pub charge: Charge,
+    /// The error of what policies are told about sizes: the standard deviation of its logarithm; 0 is exact.
+    pub estimate_error: f64,
+    /// How long a decision takes.
+    pub decision_cost: DecisionCost,
+    /// Random failures of nodes.
+    pub failures: Option<FailureModel>,
+    /// How often a running job saves, so that a failure loses only what came after.
+    pub checkpoint_every: Span,
+    /// Things that happen at set times: losses, repairs, cancellations.
+    #[serde(skip)]
+    pub injected: Vec<(Time, Event)>,
+    /// The rest of the engine's settings.
+    pub setup: Setup,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            seed: 1,
+            trigger: Trigger::Events,
+            costs: CostModel::Profile,
+            charge: Charge::PerStart,
+            estimate_error: 0.3,
+            decision_cost: DecisionCost::default(),
+            failures: None,
+            checkpoint_every: Span::secs(1800),
+            injected: Vec::new(),
+            setup: Setup::default(),
+        }
+    }
+}
+
+/// A setting that a preset gives to every policy that has such a key.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    /// The key.
+    pub key: &'static str,
+    /// The value.
+    pub value: &'static str,
+    /// Only for policies that have this key too.
+    pub beside: Option<&'static str>,
+}
+
+/// Presets that bundle the options of published simulators, so that their numbers can be met.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Semantics {
+    /// Ours: costs from profiles, estimates with an error, what runs keeps its place.
+    #[default]
+    Native,
+    /// The simulator of Tiresias (NSDI'19): free preemption, exact sizes, refilled at every event.
+    Tiresias,
+    /// The simulator of Muri (SIGCOMM'22): as above, with a start overhead charged at every event.
+    Muri,
+}
+
+impl Semantics {
+    /// All presets.
+    pub const ALL: [Semantics; 3] = [Semantics::Native, Semantics::Tiresias, Semantics::Muri];
+
+    /// The name used on the command line and in scenarios.
+    pub fn name(self) -> &'static str {
+        match self {
+            Semantics::Native => "native",
+            Semantics::Tiresias => "tiresias",
+            Semantics::Muri => "muri",
+        }
+    }
+
+    /// The preset of that name.
+    pub fn find(name: &str) -> Option<Semantics> {
+        Semantics::ALL.into_iter().find(|preset| preset.name() == name)
+    }
+
+    /// The options of the preset.
+    pub fn options(self) -> Options {
+        let ours = Options::default();
+        match self {
+            Semantics::Native => ours,
+            Semantics::Tiresias => Options { costs: CostModel::Free, estimate_error: 0.0, ..ours },
+            Semantics::Muri => Options { charge: Charge::EveryStep, estimate_error: 0.0, ..ours },
+        }
+    }
+
+    /// What the preset asks of policies.
+    pub fn overrides(self) -> &'static [Override] {
+        const REFILL: Override = Override { key: "mode", value: "refill", beside: None };
+        const REQUEUE: Override =
+            Override { key: "mode", value: "refill-requeue", beside: Some("jump") };
+        match self {
+            Semantics::Native => &[],
+            Semantics::Tiresias => {
+                &[REFILL, REQUEUE, Override { key: "jump", value: "tiresias-code", beside: None }]
+            }
+            Semantics::Muri => {
+                &[REFILL, REQUEUE, Override { key: "jump", value: "muri-code", beside: None }]
+            }
+        }
+    }
+}

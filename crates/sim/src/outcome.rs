@@ -1,0 +1,67 @@
+//! What came of a run.
+
+use crate::series::Series;
+use serde::Serialize;
+use trainyard_engine::Stats;
+use trainyard_types::{End, JobId, Span, Time};
+
+/// What came of one job.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize)]
+pub struct JobOutcome {
+    /// The job.
+    pub job: JobId,
+    /// When it first got GPUs.
+    pub first_start: Option<Time>,
+    /// When it was over.
+    pub ended: Time,
+    /// How it ended.
+    pub end: End,
+    /// GPU time it held, in GPU-microseconds.
+    pub gpu_time: Span,
+    /// Time it held GPUs.
+    pub ran: Span,
+    /// Launches beyond the first.
+    pub restarts: u32,
+    /// Times it was stopped for another job.
+    pub preemptions: u32,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Jobs that are over, by id.
+    pub jobs: Vec<JobOutcome>,
+    /// Jobs that were never over: the policy does not serve them, or they cannot run.
+    pub unfinished: Vec<JobId>,
+    /// When the first job was submitted.
+    pub started: Time,
+    /// When the last job was over.
+    pub ended: Time,
+    /// GPU time held by jobs, in GPU-seconds.
+    pub gpu_seconds_held: f64,
+    /// GPU time held while starting or saving, in GPU-seconds.
+    pub gpu_seconds_overhead: f64,
+    /// GPU time whose work was lost to failures, in GPU-seconds.
+    pub gpu_seconds_lost: f64,
+    /// GPUs of the cluster.
+    pub gpus: u32,
+    /// Use and queue over time.
+    pub series: Series,
+    /// What the engine counted.
+    pub stats: Stats,
+    /// Distinct moments at which something happened.
+    pub steps: u64,
+}
+
+impl Outcome {
+    /// The time from the first submission to the last end.
+    pub fn makespan(&self) -> Span {
+        self.ended.since(self.started)
+    }
+
+    /// The part of the cluster's GPU time that jobs held.
+    pub fn utilisation(&self) -> f64 {
+        let capacity = f64::from(self.gpus) * self.makespan().as_secs_f64();
+        if capacity == 0.0 { 0.0 } else { self.gpu_seconds_held / capacity }
+    }
+}

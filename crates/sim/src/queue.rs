@@ -1,0 +1,49 @@
+//! What will happen, in order. At one moment ends come before starts, and lower ids before higher.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use trainyard_types::{Attempt, JobId, NodeId, Time};
+
+/// Something that will happen. The order of variants is the order within a moment.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Future {
+    /// The promised finish of a job; void if its promise was made anew since.
+    Finish { job: JobId, promise: u32 },
+    /// The promised failure of a job, likewise.
+    Fail { job: JobId, promise: u32 },
+    /// A stop is complete.
+    Stopped { job: JobId, attempt: Attempt },
+    /// A start is complete.
+    Started { job: JobId, attempt: Attempt },
+    /// A node breaks.
+    Break { node: NodeId },
+    /// A node is repaired.
+    Repair { node: NodeId },
+    /// The n-th injected event.
+    Injected { index: u32 },
+    /// A batch of actions takes effect.
+    Act { batch: u32 },
+}
+
+/// A heap by time and kind.
+#[derive(Default)]
+pub(crate) struct Queue {
+    heap: BinaryHeap<Reverse<(Time, Future)>>,
+}
+
+impl Queue {
+    pub(crate) fn push(&mut self, at: Time, future: Future) {
+        if at < Time::NEVER {
+            self.heap.push(Reverse((at, future)));
+        }
+    }
+
+    pub(crate) fn next_time(&self) -> Option<Time> {
+        self.heap.peek().map(|Reverse((time, _))| *time)
+    }
+
+    pub(crate) fn pop_at(&mut self, at: Time) -> Option<Future> {
+        let due = self.heap.peek().is_some_and(|Reverse((time, _))| *time <= at);
+        due.then(|| self.heap.pop().map(|Reverse((_, future))| future)).flatten()
+    }
+}

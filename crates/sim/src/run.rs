@@ -1,0 +1,262 @@
+//! The loop: the next moment, what happens then, what the engine wants, what the world makes of it.
+
+use crate::estimates::Estimates;
+use crate::failures::Failures;
+use crate::options::{DecisionCost, Options};
+use crate::outcome::{JobOutcome, Outcome};
+use crate::queue::Future;
+use crate::series::{Point, Series};
+use crate::world::World;
+use std::sync::Arc;
+use trainyard_engine::Engine;
+use trainyard_framework::{Knowledge, Live, Pipeline};
+use trainyard_profile::Speeds;
+use trainyard_types::{Action, Cluster, End, Event, JobId, NodeId, Span, Time};
+use trainyard_workload::Workload;
+
+/// Told what goes on in a run. Cannot influence it.
+pub trait Observer {
+    /// An action is about to be obeyed.
+    fn action(&mut self, _at: Time, _action: &Action) {}
+
+    /// Called now and then with the number of jobs that are over.
+    fn progress(&mut self, _over: usize) {}
+}
+
+/// Looks away.
+pub struct Quiet;
+
+impl Observer for Quiet {}
+
+/// How many steps pass between two reports of progress.
+const PROGRESS_EVERY: u64 = 1024;
+/// How often events and actions may answer each other within one moment.
+const ROUNDS_MAX: u32 = 10_000;
+
+/// Runs a workload on a cluster under a pipeline. The same arguments give the same outcome, bit for bit.
+pub fn simulate(
+    workload: &Workload,
+    cluster: &Arc<Cluster>,
+    pipeline: Pipeline,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Outcome {
+    Simulation::new(workload, cluster, pipeline, options).run(observer)
+}
+
+struct Simulation<'a> {
+    workload: &'a Workload,
+    options: &'a Options,
+    engine: Engine,
+    pipeline: Pipeline,
+    world: World<'a>,
+    failures: Option<Failures>,
+    next_submission: usize,
+    delayed: Vec<Vec<Action>>,
+    jobs: Vec<JobOutcome>,
+    series: Series,
+    gpus: u32,
+    ended: Time,
+    steps: u64,
+}
+
+impl<'a> Simulation<'a> {
+    fn new(
+        workload: &'a Workload,
+        cluster: &Arc<Cluster>,
+        pipeline: Pipeline,
+        options: &'a Options,
+    ) -> Simulation<'a> {
+        let speeds = Speeds::new(&workload.catalog, cluster).with_costs(options.costs);
+        let speeds = Arc::new(speeds);
+        let exact = pipeline.needs.work_left == Knowledge::Exact;
+        let error = if exact { 0.0 } else { options.estimate_error };
+        let beliefs = Estimates::new(workload, Arc::clone(&speeds), error, options.seed);
+        let mut setup = options.setup;
+        setup.trigger = options.trigger;
+        setup.seed = options.seed;
+        let mut world = World::new(workload, Arc::clone(cluster), speeds, options);
+        let nodes = cluster.nodes.len();
+        let mut failures = options.failures.map(|model| Failures::new(model, nodes, options.seed));
+        if let Some(failures) = &mut failures {
+            for node in (0..nodes).map(|node| NodeId(node as u32)) {
+                world.queue.push(Time::ZERO + failures.until_break(node), Future::Break { node });
+            }
+        }
+        for (index, (time, _)) in options.injected.iter().enumerate() {
+            world.queue.push(*time, Future::Injected { index: index as u32 });
+        }
+        let start = workload.jobs.first().map_or(Time::ZERO, |one| one.job.submitted);
+        let tenants = workload.tenants.clone();
+        Simulation {
+            engine: Engine::new(Arc::clone(cluster), tenants, Box::new(beliefs), setup),
+            workload,
+            options,
+            pipeline,
+            world,
+            failures,
+            next_submission: 0,
+            delayed: Vec::new(),
+            jobs: Vec::with_capacity(workload.jobs.len()),
+            series: Series::new(start),
+            gpus: cluster.gpus(),
+            ended: start,
+            steps: 0,
+        }
+    }
+
+    fn run(mut self, observer: &mut dyn Observer) -> Outcome {
+        while self.jobs.len() < self.workload.jobs.len() {
+            let Some(at) = self.next_moment() else { break };
+            self.moment(at, observer);
+            self.steps += 1;
+            if self.steps.is_multiple_of(PROGRESS_EVERY) {
+                observer.progress(self.jobs.len());
+            }
+        }
+        observer.progress(self.jobs.len());
+        self.outcome()
+    }
+
+    fn next_moment(&self) -> Option<Time> {
+        let submission = self.workload.jobs.get(self.next_submission).map(|one| one.job.submitted);
+        let known = [submission, self.world.queue.next_time(), self.engine.due()];
+        known.into_iter().flatten().min()
+    }
+
+    /// All that happens at one moment.
+    fn moment(&mut self, at: Time, observer: &mut dyn Observer) {
+        while let Some(future) = self.world.queue.pop_at(at) {
+            self.come(at, future, observer);
+        }
+        for event in self.world.charge_step(at) {
+            self.engine.apply(at, event);
+        }
+        while let Some(one) = self.workload.jobs.get(self.next_submission)
+            && one.job.submitted <= at
+        {
+            self.engine.apply(at, Event::Submitted(Arc::clone(&one.job)));
+            self.next_submission += 1;
+        }
+        for _ in 0..ROUNDS_MAX {
+            let decisions = self.engine.stats().decisions;
+            let actions = self.engine.step(at, &mut self.pipeline);
+            self.collect();
+            if actions.is_empty() {
+                break;
+            }
+            let decided = self.engine.stats().decisions > decisions;
+            let delay = if decided { self.thinking_time() } else { Span::ZERO };
+            if delay > Span::ZERO {
+                let batch = self.delayed.len() as u32;
+                self.delayed.push(actions);
+                self.world.queue.push(at + delay, Future::Act { batch });
+            } else {
+                self.obey(at, actions, observer);
+            }
+        }
+        self.series.record(
+            at,
+            Point {
+                used: f64::from(self.world.gpus_used),
+                waiting: self.engine.state().waiting.len() as f64,
+                running: self.engine.state().granted.len() as f64,
+            },
+        );
+    }
+
+    fn come(&mut self, at: Time, future: Future, observer: &mut dyn Observer) {
+        match future {
+            Future::Act { batch } => {
+                let actions = std::mem::take(&mut self.delayed[batch as usize]);
+                self.obey(at, actions, observer);
+            }
+            Future::Injected { index } => {
+                let event = self.options.injected[index as usize].1.clone();
+                self.engine.apply(at, event);
+            }
+            Future::Break { node } => {
+                self.engine.apply(at, Event::NodeLost(node));
+                if let Some(failures) = &mut self.failures {
+                    let repaired = at + failures.until_repair(node);
+                    self.world.queue.push(repaired, Future::Repair { node });
+                }
+            }
+            Future::Repair { node } => {
+                self.engine.apply(at, Event::NodeUp(node));
+                if let Some(failures) = &mut self.failures {
+                    let broken = at + failures.until_break(node);
+                    self.world.queue.push(broken, Future::Break { node });
+                }
+            }
+            Future::Finish { .. }
+            | Future::Fail { .. }
+            | Future::Stopped { .. }
+            | Future::Started { .. } => {
+                for event in self.world.come(at, future) {
+                    self.engine.apply(at, event);
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, at: Time, actions: Vec<Action>, observer: &mut dyn Observer) {
+        for action in actions {
+            observer.action(at, &action);
+            for event in self.world.obey(at, action) {
+                self.engine.apply(at, event);
+            }
+        }
+    }
+
+    fn thinking_time(&self) -> Span {
+        let DecisionCost { fixed, per_job } = self.options.decision_cost;
+        let state = self.engine.state();
+        fixed + per_job.times((state.waiting.len() + state.granted.len()) as u64)
+    }
+
+    /// Takes down what came of jobs that are over.
+    fn collect(&mut self) {
+        for (Live { spec, state }, end) in self.engine.take_over() {
+            self.ended = self.ended.max(self.engine.state().now);
+            self.jobs.push(JobOutcome {
+                job: spec.id,
+                first_start: state.first_start,
+                ended: self.engine.state().now,
+                end,
+                gpu_time: state.gpu_time,
+                ran: state.ran,
+                restarts: state.restarts,
+                preemptions: state.preemptions,
+            });
+        }
+    }
+
+    fn outcome(mut self) -> Outcome {
+        self.jobs.sort_unstable_by_key(|one| one.job);
+        let over = |job: &JobId| self.jobs.binary_search_by_key(job, |one| one.job).is_ok();
+        let all = (0..self.workload.jobs.len()).map(|job| JobId(job as u32));
+        let unfinished: Vec<JobId> = all.filter(|job| !over(job)).collect();
+        let held = self.jobs.iter().map(|one| one.gpu_time.as_secs_f64()).sum();
+        Outcome {
+            unfinished,
+            started: self.series.start,
+            ended: self.ended,
+            gpu_seconds_held: held,
+            gpu_seconds_overhead: self.world.overhead,
+            gpu_seconds_lost: self.world.lost,
+            gpus: self.gpus,
+            series: self.series.finish(self.ended),
+            stats: self.engine.stats().clone(),
+            steps: self.steps,
+            jobs: self.jobs,
+        }
+    }
+}
+
+impl Outcome {
+    /// Jobs that did all their work.
+    pub fn finished(&self) -> impl Iterator<Item = &JobOutcome> {
+        self.jobs.iter().filter(|one| one.end == End::Finished)
+    }
+}

@@ -1,0 +1,355 @@
+//! The simulated world: it obeys actions, and knows the truth about work and speed.
+
+use crate::options::{Charge, Options};
+use crate::queue::{Future, Queue};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use trainyard_profile::Speeds;
+use trainyard_types::{
+    Action, Allocation, Attempt, Cause, Cluster, Config, Event, JobId, ModelId, Rate, Sample, Span,
+    Time, Why, Work,
+};
+use trainyard_workload::Workload;
+
+/// A job that holds GPUs.
+struct Placed {
+    attempt: Attempt,
+    allocation: Allocation,
+    config: Config,
+    model: ModelId,
+    stage: Stage,
+    /// Work done at `at`; grows by `rate`.
+    done: Work,
+    at: Time,
+    rate: Rate,
+    /// Work safe from failures at `saved_at`, the last time the job stood on firm ground.
+    saved: Work,
+    saved_at: Time,
+    promise: u32,
+    shares: bool,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    Starting,
+    Running,
+    Saving,
+}
+
+/// The world.
+pub(crate) struct World<'a> {
+    workload: &'a Workload,
+    cluster: Arc<Cluster>,
+    speeds: Arc<Speeds>,
+    charge: Charge,
+    checkpoint_every: Span,
+    placed: BTreeMap<JobId, Placed>,
+    done: Vec<f64>,
+    promises: u32,
+    last_step: Time,
+    pub(crate) queue: Queue,
+    pub(crate) gpus_used: u32,
+    pub(crate) overhead: f64,
+    pub(crate) lost: f64,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(
+        workload: &'a Workload,
+        cluster: Arc<Cluster>,
+        speeds: Arc<Speeds>,
+        options: &Options,
+    ) -> World<'a> {
+        World {
+            done: vec![0.0; workload.jobs.len()],
+            workload,
+            cluster,
+            speeds,
+            charge: options.charge,
+            checkpoint_every: options.checkpoint_every,
+            placed: BTreeMap::new(),
+            promises: 0,
+            last_step: Time::ZERO,
+            queue: Queue::default(),
+            gpus_used: 0,
+            overhead: 0.0,
+            lost: 0.0,
+        }
+    }
+
+    /// Obeys an action; what follows at once comes back as events.
+    pub(crate) fn obey(&mut self, at: Time, action: Action) -> SmallVec<[Event; 2]> {
+        match action {
+            Action::Launch { job, attempt, allocation } => self.launch(at, job, attempt, allocation),
+            Action::Stop { job, attempt, why } => self.stop(at, job, attempt, why),
+            Action::Adjust { job, allocation, .. } => self.adjust(at, job, allocation),
+            Action::Ended { .. } => SmallVec::new(),
+        }
+    }
+
+    /// What a future amounts to once its moment has come; nothing if it is void.
+    pub(crate) fn come(&mut self, at: Time, future: Future) -> SmallVec<[Event; 2]> {
+        match future {
+            Future::Finish { job, promise } if self.is_promised(job, promise) => {
+                let placed = self.remove(at, job);
+                self.depart(at, &placed, Event::Finished { job, attempt: placed.attempt })
+            }
+            Future::Fail { job, promise } if self.is_promised(job, promise) => {
+                let placed = self.remove(at, job);
+                let done = self.safe(at, &placed);
+                self.keep(job, done, at, &placed);
+                let (attempt, cause) = (placed.attempt, Cause::Job);
+                self.depart(at, &placed, Event::Failed { job, attempt, cause, done })
+            }
+            Future::Started { job, attempt } if self.is_attempt(job, attempt, Stage::Starting) => {
+                self.begin(at, job)
+            }
+            Future::Stopped { job, attempt } if self.is_attempt(job, attempt, Stage::Saving) => {
+                let placed = self.remove(at, job);
+                self.done[job.index()] = placed.done.0;
+                let idle = at.since(placed.saved_at).as_secs_f64();
+                self.overhead += idle * f64::from(placed.config.gpus);
+                self.depart(at, &placed, Event::Stopped { job, attempt, done: placed.done })
+            }
+            _ => SmallVec::new(),
+        }
+    }
+
+    /// Under [`Charge::EveryStep`]: every running job pays its overhead and its finish is promised anew.
+    pub(crate) fn charge_step(&mut self, at: Time) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.charge != Charge::EveryStep {
+            return events;
+        }
+        let gap = at.since(self.last_step);
+        self.last_step = at;
+        let due: Vec<JobId> = self.placed.keys().copied().collect();
+        for job in due {
+            let placed = self.placed.get_mut(&job).expect("just listed");
+            let overhead = self.speeds.change(placed.model, None, Some(&placed.config)).start;
+            let gap = gap.min(at.since(placed.at));
+            placed.done = placed.done + placed.rate.over(gap.minus(overhead));
+            placed.at = at;
+            let sample =
+                Sample { done: Some(placed.done), rate: Some(placed.rate), ..Sample::default() };
+            events.push(Event::Report { job, attempt: placed.attempt, sample });
+            self.promise(at, job);
+        }
+        events
+    }
+
+    fn launch(
+        &mut self,
+        at: Time,
+        job: JobId,
+        attempt: Attempt,
+        allocation: Allocation,
+    ) -> SmallVec<[Event; 2]> {
+        let model = self.workload.jobs[job.index()].job.model;
+        let config = allocation.config(&self.cluster);
+        let start = match self.charge {
+            Charge::PerStart => self.speeds.change(model, None, Some(&config)).start,
+            Charge::EveryStep => Span::ZERO,
+        };
+        self.gpus_used += config.gpus;
+        let done = Work(self.done[job.index()]);
+        let shares = allocation.shares.iter().any(|share| share.permille() < 1000);
+        let placed = Placed {
+            attempt,
+            allocation,
+            config,
+            model,
+            stage: Stage::Starting,
+            done,
+            at,
+            rate: Rate(0.0),
+            saved: done,
+            saved_at: at,
+            promise: 0,
+            shares,
+        };
+        self.placed.insert(job, placed);
+        if start == Span::ZERO {
+            return self.begin(at, job);
+        }
+        self.queue.push(at + start, Future::Started { job, attempt });
+        SmallVec::new()
+    }
+
+    /// A job begins to make progress.
+    fn begin(&mut self, at: Time, job: JobId) -> SmallVec<[Event; 2]> {
+        let placed = self.placed.get_mut(&job).expect("only placed jobs begin");
+        self.overhead += at.since(placed.saved_at).as_secs_f64() * f64::from(placed.config.gpus);
+        placed.stage = Stage::Running;
+        placed.at = at;
+        placed.saved_at = at;
+        let mut events: SmallVec<[Event; 2]> = SmallVec::new();
+        events.push(Event::Started { job, attempt: placed.attempt });
+        if placed.shares {
+            self.retime_all(at, &mut events);
+        } else {
+            self.retime(at, job, &mut events);
+        }
+        events
+    }
+
+    fn stop(&mut self, at: Time, job: JobId, attempt: Attempt, why: Why) -> SmallVec<[Event; 2]> {
+        if !self.placed.get(&job).is_some_and(|placed| placed.attempt == attempt) {
+            return SmallVec::new();
+        }
+        self.catch_up(at, job);
+        let placed = self.placed.get_mut(&job).expect("just found");
+        let save = match (why, placed.stage, self.charge) {
+            (Why::Machine, _, _) | (_, Stage::Starting, _) | (_, _, Charge::EveryStep) => Span::ZERO,
+            _ => self.speeds.change(placed.model, Some(&placed.config), None).save,
+        };
+        if why == Why::Machine {
+            let placed = self.remove(at, job);
+            let done = self.safe(at, &placed);
+            self.keep(job, done, at, &placed);
+            return self.depart(at, &placed, Event::Stopped { job, attempt, done });
+        }
+        if placed.stage == Stage::Starting {
+            self.overhead += at.since(placed.saved_at).as_secs_f64() * f64::from(placed.config.gpus);
+        }
+        placed.stage = Stage::Saving;
+        placed.rate = Rate(0.0);
+        placed.promise = 0;
+        placed.saved_at = at;
+        if save == Span::ZERO {
+            return self.come(at, Future::Stopped { job, attempt });
+        }
+        self.queue.push(at + save, Future::Stopped { job, attempt });
+        SmallVec::new()
+    }
+
+    fn adjust(&mut self, at: Time, job: JobId, allocation: Allocation) -> SmallVec<[Event; 2]> {
+        self.catch_up(at, job);
+        let mut events = SmallVec::new();
+        let Some(placed) = self.placed.get_mut(&job) else { return events };
+        let config = allocation.config(&self.cluster);
+        self.gpus_used = self.gpus_used + config.gpus - placed.config.gpus;
+        placed.shares |= allocation.shares.iter().any(|share| share.permille() < 1000);
+        placed.config = config;
+        placed.allocation = allocation;
+        if placed.stage == Stage::Running {
+            self.retime_all(at, &mut events);
+        }
+        events
+    }
+
+    /// A job gives its GPUs back.
+    fn remove(&mut self, at: Time, job: JobId) -> Placed {
+        self.catch_up(at, job);
+        let placed = self.placed.remove(&job).expect("only placed jobs are removed");
+        self.gpus_used -= placed.config.gpus;
+        placed
+    }
+
+    /// What follows when a job has left: those who shared GPUs with it run faster.
+    fn depart(&mut self, at: Time, placed: &Placed, event: Event) -> SmallVec<[Event; 2]> {
+        let mut events = SmallVec::from_elem(event, 1);
+        if placed.shares {
+            self.retime_all(at, &mut events);
+        }
+        events
+    }
+
+    /// After a loss only what was saved is left.
+    fn keep(&mut self, job: JobId, done: Work, at: Time, placed: &Placed) {
+        self.done[job.index()] = done.0;
+        let gone = placed.done - done;
+        if placed.rate.0 > 0.0 {
+            self.lost += gone.0 / placed.rate.0 * f64::from(placed.config.gpus);
+        }
+        debug_assert!(placed.at <= at, "progress runs ahead of the clock");
+    }
+
+    /// Work safe from a failure: what the last regular save holds.
+    fn safe(&self, at: Time, placed: &Placed) -> Work {
+        if placed.stage != Stage::Running || self.checkpoint_every.0 == 0 {
+            return placed.done;
+        }
+        let since = at.since(placed.saved_at);
+        let saves = since.0 / self.checkpoint_every.0;
+        let share = (self.checkpoint_every.times(saves)).as_secs_f64() / since.as_secs_f64().max(1e-9);
+        placed.saved + Work((placed.done - placed.saved).0 * share)
+    }
+
+    /// Brings a job's progress up to now.
+    fn catch_up(&mut self, at: Time, job: JobId) {
+        if let Some(placed) = self.placed.get_mut(&job)
+            && placed.at < at
+        {
+            if placed.stage == Stage::Running {
+                placed.done = placed.done + placed.rate.over(at.since(placed.at));
+            }
+            placed.at = at;
+        }
+    }
+
+    /// Works out a job's speed and promises its finish.
+    fn retime(&mut self, at: Time, job: JobId, events: &mut SmallVec<[Event; 2]>) {
+        self.catch_up(at, job);
+        let placed = self.placed.get_mut(&job).expect("only placed jobs are timed");
+        // A model nobody measured on such GPUs still makes some progress, or the run would never end.
+        let rate = self.speeds.rate(placed.model, &placed.config).unwrap_or(Rate(1e-3));
+        if rate == placed.rate && placed.promise != 0 {
+            return;
+        }
+        placed.rate = rate;
+        let sample = Sample { done: Some(placed.done), rate: Some(rate), ..Sample::default() };
+        events.push(Event::Report { job, attempt: placed.attempt, sample });
+        self.promise(at, job);
+    }
+
+    /// Works out the speeds of all running jobs that share GPUs with others.
+    fn retime_all(&mut self, at: Time, events: &mut SmallVec<[Event; 2]>) {
+        let running = |placed: &Placed| placed.stage == Stage::Running;
+        let jobs: Vec<JobId> =
+            self.placed.iter().filter(|(_, placed)| running(placed)).map(|(job, _)| *job).collect();
+        for &job in &jobs {
+            let here = &self.placed[&job];
+            let partners: SmallVec<[ModelId; 2]> = jobs
+                .iter()
+                .filter(|other| **other != job)
+                .map(|other| &self.placed[other])
+                .filter(|other| {
+                    (here.shares || other.shares)
+                        && here.allocation.placement.overlaps(&other.allocation.placement)
+                })
+                .map(|other| other.model)
+                .collect();
+            self.placed.get_mut(&job).expect("just listed").config.partners = partners;
+            self.retime(at, job, events);
+        }
+    }
+
+    fn promise(&mut self, at: Time, job: JobId) {
+        let truth = &self.workload.jobs[job.index()];
+        let placed = self.placed.get_mut(&job).expect("only placed jobs promise");
+        self.promises += 1;
+        placed.promise = self.promises;
+        let promise = self.promises;
+        match truth.fails_at {
+            Some(failure) if failure.0 < truth.work.0 => {
+                let left = placed.rate.time_for(failure - placed.done);
+                self.queue.push(at + left, Future::Fail { job, promise });
+            }
+            _ => {
+                let left = placed.rate.time_for(truth.work - placed.done);
+                self.queue.push(at + left, Future::Finish { job, promise });
+            }
+        }
+    }
+
+    fn is_promised(&self, job: JobId, promise: u32) -> bool {
+        self.placed.get(&job).is_some_and(|placed| placed.promise == promise)
+    }
+
+    fn is_attempt(&self, job: JobId, attempt: Attempt, stage: Stage) -> bool {
+        let placed = self.placed.get(&job);
+        placed.is_some_and(|placed| placed.attempt == attempt && placed.stage == stage)
+    }
+}
