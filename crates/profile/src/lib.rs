@@ -1,1 +1,33 @@
-//! 
+//! How fast training jobs run, and what stopping and starting them costs.
+//!
+//! A [`ModelProfile`] holds what was measured about one training job: steps per second by type of GPU, number of
+//! GPUs and nodes; memory; the times to save and to start; its speed beside others on one GPU.
+//! A [`Catalog`] holds all models of a run; [`Catalog::builtin`] is the zoo, and every entry names its source.
+//! [`Speeds`] binds a catalog to a cluster and answers the two questions of every simulated placement, `rate` and
+//! `change`, from dense tables; [`CostModel`] says where a run's costs come from.
+//!
+//! - [`model`], [`catalog`], [`zoo`]: what is known.
+//! - [`speeds`], with `curve` behind it: what follows from it between and beyond the measured points.
+//! - [`kinds`]: general facts about types of GPU, for models that were never measured on one.
+//! - [`cost`]: the price of a change.
+//! - [`profile_file`]: users' own profiles as TOML, in and out.
+//! - [`input`], [`document`]: faults in texts, with line, field, value and the nearest valid name.
+//!
+//! Nothing here opens a file, reads a clock or draws a random number.
+
+pub mod catalog;
+pub mod cost;
+mod curve;
+pub mod document;
+pub mod input;
+pub mod kinds;
+pub mod model;
+pub mod profile_file;
+pub mod speeds;
+pub mod zoo;
+
+pub use catalog::{Catalog, GENERIC};
+pub use cost::{ChangeCost, CostModel, CostModelError};
+pub use input::{InputError, nearest};
+pub use model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost};
+pub use speeds::{Sharing, Speeds};

@@ -1,1 +1,45 @@
-//! 
+//! What is to be run and on what: clusters, traces, generators, scenarios. Text in, text out.
+//!
+//! A [`Workload`] is a list of jobs with the truth about each that no policy may see.
+//! It comes from one of four places:
+//!
+//! - a trace: our own format as CSV or JSON lines ([`trace`]), or the formats of [`tiresias`] and [`muri`];
+//! - the seeded generator: a [`Spec`] of laws for arrivals, durations and sizes ([`generate()`]);
+//! - a scenario: a few lines that state a cluster, its jobs and what goes wrong ([`scenario`]);
+//! - the binary itself: [`embedded()`], for a newcomer who has nothing yet.
+//!
+//! A cluster comes from one line or a TOML text ([`cluster`]), or from the table of switches that the Tiresias and
+//! Muri simulators use ([`switches`]). [`Workload::check`] says what cannot work before anything runs.
+//!
+//! Readers take `Read`, `BufRead` or `&str`, writers take `Write`: nothing here opens a file, reads a clock or the
+//! environment. Randomness is ChaCha12 from a stated seed, and logarithms come from `libm`, so that the same
+//! spec and seed give the same bytes on every machine.
+
+pub mod check;
+pub mod cluster;
+mod cluster_toml;
+pub mod embedded;
+pub mod generate;
+mod intake;
+pub mod laws;
+pub mod muri;
+mod reference;
+pub mod scenario;
+mod scenario_job;
+pub mod spec;
+pub mod switches;
+pub mod tiresias;
+pub mod trace;
+mod trace_columns;
+mod trace_row;
+mod trace_write;
+pub mod workload;
+
+pub use check::Problem;
+pub use embedded::embedded;
+pub use generate::generate;
+pub use intake::ReadError;
+pub use scenario::Scenario;
+pub use spec::{Arrival, DurationLaw, SizeLaw, Spec};
+pub use trace::TraceContext;
+pub use workload::{TraceJob, Workload};

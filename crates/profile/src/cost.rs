@@ -1,0 +1,119 @@
+//! What stopping, starting and moving a job costs in a run.
+
+use crate::model::{SAVE_DEFAULT, START_DEFAULT};
+use std::fmt;
+use std::str::FromStr;
+use trainyard_types::Span;
+
+/// The price of changing what a job holds.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangeCost {
+    /// Time to save its state while it still holds the old GPUs.
+    pub save: Span,
+    /// Time from getting the new GPUs to the first step.
+    pub start: Span,
+    /// Whether it keeps running instead of being stopped and started.
+    pub in_place: bool,
+}
+
+/// Where the costs of a run come from.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub enum CostModel {
+    /// From each model's profile.
+    #[default]
+    Profile,
+    /// From each model's profile, times a factor.
+    Scaled(f64),
+    /// No cost at all.
+    Free,
+    /// The same for every job.
+    Flat {
+        /// Time to save.
+        save: Span,
+        /// Time to start.
+        start: Span,
+    },
+}
+
+/// Why a cost model could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{found}` is no cost model: expected `profile`, `profile x2`, `free` or `flat save=5s start=25s`"
+)]
+pub struct CostModelError {
+    /// The part that was not understood.
+    pub found: String,
+}
+
+impl FromStr for CostModel {
+    type Err = CostModelError;
+
+    /// Reads `profile`, `profile x0.5`, `free`, `flat`, `flat save=5s start=25s`.
+    fn from_str(text: &str) -> Result<CostModel, CostModelError> {
+        let refuse = |found: &str| CostModelError { found: found.to_owned() };
+        let mut words = text.split_whitespace();
+        match words.next() {
+            Some("free") => match words.next() {
+                None => Ok(CostModel::Free),
+                Some(word) => Err(refuse(word)),
+            },
+            Some("profile") => match (words.next(), words.next()) {
+                (None, _) => Ok(CostModel::Profile),
+                (Some(word), None) => factor(word).map(CostModel::Scaled).ok_or(refuse(word)),
+                (Some(_), Some(word)) => Err(refuse(word)),
+            },
+            Some("flat") => {
+                let (mut save, mut start) = (SAVE_DEFAULT, START_DEFAULT);
+                for word in words {
+                    let (key, value) = word.split_once('=').ok_or_else(|| refuse(word))?;
+                    let span = value.parse().map_err(|_| refuse(word))?;
+                    match key {
+                        "save" => save = span,
+                        "start" => start = span,
+                        _ => return Err(refuse(word)),
+                    }
+                }
+                Ok(CostModel::Flat { save, start })
+            }
+            _ => Err(refuse(text)),
+        }
+    }
+}
+
+fn factor(word: &str) -> Option<f64> {
+    let factor: f64 = word.strip_prefix('x')?.parse().ok()?;
+    (0.0..=1e6).contains(&factor).then_some(factor)
+}
+
+impl fmt::Display for CostModel {
+    /// The form that [`FromStr`] reads back.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CostModel::Profile => write!(f, "profile"),
+            CostModel::Scaled(factor) => write!(f, "profile x{factor}"),
+            CostModel::Free => write!(f, "free"),
+            CostModel::Flat { save, start } => write!(f, "flat save={save} start={start}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_model_reads_back_what_it_prints() {
+        for text in ["profile", "profile x0.5", "free", "flat save=1s start=1m30s"] {
+            assert_eq!(text.parse::<CostModel>().unwrap().to_string(), text);
+        }
+        assert_eq!(
+            "flat".parse(),
+            Ok(CostModel::Flat { save: Span::secs(5), start: Span::secs(25) })
+        );
+        for text in
+            ["", "cheap", "free 1", "flat stop=1s", "flat save=x", "profile x-1", "profile xnan"]
+        {
+            assert!(text.parse::<CostModel>().is_err(), "{text}");
+        }
+    }
+}

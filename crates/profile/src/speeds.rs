@@ -1,0 +1,254 @@
+//! Speeds and costs bound to one cluster: what every placement of a run is asked for.
+//!
+//! Type names become ids once, in [`Speeds::new`]; after that a question is an index into a dense table.
+//! What is deliberately not looked at: host CPUs and memory, batch size and split of the model.
+
+use crate::cost::{ChangeCost, CostModel};
+use crate::curve::{Cell, Curve, power_of};
+use crate::model::SizeCost;
+use crate::{Catalog, ModelProfile};
+use trainyard_types::{Cluster, Config, ModelId, Rate, Span, Tier};
+
+/// Sizes up to this are tabulated; beyond it the last slope goes on.
+const TABLE_MAX: u32 = 512;
+
+/// How jobs share one GPU.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// They take turns.
+    #[default]
+    TimeSliced,
+    /// They run at once under MPS.
+    Mps,
+}
+
+impl Sharing {
+    /// The part of its speed a model keeps beside one whose pair was not measured.
+    ///
+    /// Half the mean sum of both speeds over all pairs measured on an H200.
+    pub fn part_default(self) -> f64 {
+        match self {
+            Sharing::TimeSliced => 0.7,
+            Sharing::Mps => 0.8,
+        }
+    }
+}
+
+/// Speeds and costs of every model of a catalog on one cluster.
+#[derive(Clone, Debug)]
+pub struct Speeds {
+    kinds: usize,
+    /// By model, then by type; `None` where a model has no point.
+    bound: Vec<Option<Bound>>,
+    moves: Vec<Moves>,
+    /// How many halvings of bandwidth lie between a rack and the core.
+    core_halvings: f64,
+    sharing: Sharing,
+    costs: CostModel,
+}
+
+/// One model on one type.
+#[derive(Clone, Debug)]
+struct Bound {
+    cells: Vec<Cell>,
+    tail: f64,
+    /// GPUs, nodes, rate of measured points that are not the packed ones.
+    spread_points: Vec<(u32, u32, f64)>,
+}
+
+/// What does not depend on the type.
+#[derive(Clone, Debug)]
+struct Moves {
+    spread: f64,
+    memory_mib: u32,
+    skew: Option<f64>,
+    save: SizeCost,
+    start: SizeCost,
+    in_place: bool,
+    /// By partner, ascending: time-sliced and MPS.
+    pairs: Vec<(ModelId, f64, f64)>,
+}
+
+impl Speeds {
+    /// Binds a catalog to a cluster; costs come from the profiles.
+    pub fn new(catalog: &Catalog, cluster: &Cluster) -> Speeds {
+        let sizes = cluster.gpus().clamp(1, TABLE_MAX);
+        let bind = |model: &ModelProfile, kind: &str| {
+            let curve = Curve::new(model, kind)?;
+            let cells = (1..=sizes).map(|gpus| curve.cell(gpus)).collect();
+            Some(Bound { cells, tail: curve.tail(), spread_points: curve.spread_points })
+        };
+        let links = cluster.links;
+        let ratio = links.rack_mbps.max(1) as f64 / links.core_mbps.max(1) as f64;
+        Speeds {
+            kinds: cluster.kinds.len(),
+            bound: catalog
+                .iter()
+                .flat_map(|(_, model)| {
+                    cluster.kinds.iter().map(move |kind| bind(model, &kind.name))
+                })
+                .collect(),
+            moves: catalog.iter().map(|(_, model)| Moves::new(model, catalog)).collect(),
+            core_halvings: libm::log2(ratio).max(0.0),
+            sharing: Sharing::default(),
+            costs: CostModel::default(),
+        }
+    }
+
+    /// The same with other costs.
+    pub fn with_costs(mut self, costs: CostModel) -> Speeds {
+        self.costs = costs;
+        self
+    }
+
+    /// The same with another way to share a GPU.
+    pub fn with_sharing(mut self, sharing: Sharing) -> Speeds {
+        self.sharing = sharing;
+        self
+    }
+
+    /// Steps per second; `None` without a GPU, or for a model that has no speed.
+    ///
+    /// A job on several types goes at the pace of the slowest, as if all its GPUs were of that type.
+    /// Racks apart, it loses its `spread` once for each halving of bandwidth from rack to core.
+    /// A share caps its speed; partners slow it by the product of the measured pairs; the lower of both holds.
+    pub fn rate(&self, model: ModelId, config: &Config) -> Option<Rate> {
+        if config.gpus == 0 {
+            return None;
+        }
+        let moves = self.moves.get(model.index())?;
+        let mut slowest = f64::INFINITY;
+        for (kind, _) in &config.kinds {
+            let bound = self.bound.get(model.index() * self.kinds + kind.index())?.as_ref()?;
+            slowest = slowest.min(bound.rate(config.gpus, config.nodes, moves.spread));
+        }
+        if slowest == f64::INFINITY {
+            return None;
+        }
+        if config.tier == Tier::Core && self.core_halvings > 0.0 {
+            slowest *= libm::pow(moves.spread, self.core_halvings);
+        }
+        Some(Rate(slowest * self.part(moves, config)))
+    }
+
+    /// What it costs to change what a job holds; `None` stands for nothing.
+    pub fn change(&self, model: ModelId, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
+        let Some(moves) = self.moves.get(model.index()) else { return ChangeCost::default() };
+        let in_place = moves.in_place && from.is_some() && to.is_some();
+        let (save, start) = match self.costs {
+            CostModel::Free => (Span::ZERO, Span::ZERO),
+            CostModel::Flat { save, start } => (save, start),
+            CostModel::Profile => moves.times(from, to),
+            CostModel::Scaled(factor) => {
+                let (save, start) = moves.times(from, to);
+                (save.scaled(factor), start.scaled(factor))
+            }
+        };
+        ChangeCost {
+            save: if from.is_some() && !in_place { save } else { Span::ZERO },
+            start: if to.is_some() && !in_place { start } else { Span::ZERO },
+            in_place,
+        }
+    }
+
+    /// Memory the model needs on each GPU; 0 means not known.
+    pub fn memory_mib(&self, model: ModelId) -> u32 {
+        self.moves.get(model.index()).map_or(0, |moves| moves.memory_mib)
+    }
+
+    /// The share of the model's largest tensor, if known.
+    pub fn skew(&self, model: ModelId) -> Option<f64> {
+        self.moves.get(model.index()).and_then(|moves| moves.skew)
+    }
+
+    /// The part of its speed a model keeps beside one partner on the same GPU.
+    pub fn pair(&self, model: ModelId, partner: ModelId) -> f64 {
+        match self.moves.get(model.index()) {
+            Some(moves) => self.pair_of(moves, partner),
+            None => self.sharing.part_default(),
+        }
+    }
+
+    fn pair_of(&self, moves: &Moves, partner: ModelId) -> f64 {
+        match moves.pairs.binary_search_by_key(&partner, |pair| pair.0) {
+            Ok(index) => match self.sharing {
+                Sharing::TimeSliced => moves.pairs[index].1,
+                Sharing::Mps => moves.pairs[index].2,
+            },
+            Err(_) => self.sharing.part_default(),
+        }
+    }
+
+    /// The part of its speed a job keeps by its share and its partners.
+    fn part(&self, moves: &Moves, config: &Config) -> f64 {
+        let beside: f64 =
+            config.partners.iter().map(|partner| self.pair_of(moves, *partner)).product();
+        match config.permille {
+            0 | 1000.. => beside,
+            share => beside.min(f64::from(share) / 1000.0),
+        }
+    }
+}
+
+impl Bound {
+    fn rate(&self, gpus: u32, nodes: u32, spread: f64) -> f64 {
+        let size = gpus.min(self.cells.len() as u32);
+        let cell = &self.cells[size as usize - 1];
+        let (mut rate, mut packed) = (cell.rate, cell.nodes);
+        if gpus > size {
+            rate *= power_of(gpus, size, self.tail);
+            packed = (u64::from(packed) * u64::from(gpus)).div_ceil(u64::from(size)) as u32;
+        }
+        if nodes <= packed {
+            return rate;
+        }
+        if let Ok(index) =
+            self.spread_points.binary_search_by_key(&(gpus, nodes), |point| (point.0, point.1))
+        {
+            return self.spread_points[index].2;
+        }
+        rate * cell.kept(packed, nodes, spread)
+    }
+}
+
+impl Cell {
+    /// The part of the speed kept on `nodes` nodes instead of `packed`.
+    fn kept(&self, packed: u32, nodes: u32, spread: f64) -> f64 {
+        let doublings = |from: u32| libm::log2(f64::from(nodes) / f64::from(from));
+        if self.far_nodes <= packed {
+            libm::pow(spread, doublings(packed))
+        } else if nodes >= self.far_nodes {
+            self.far * libm::pow(spread, doublings(self.far_nodes))
+        } else {
+            let whole = libm::log2(f64::from(self.far_nodes) / f64::from(packed));
+            libm::pow(self.far, doublings(packed) / whole)
+        }
+    }
+}
+
+impl Moves {
+    fn new(model: &ModelProfile, catalog: &Catalog) -> Moves {
+        let mut pairs: Vec<(ModelId, f64, f64)> = model
+            .pairs
+            .iter()
+            .filter_map(|pair| Some((catalog.find(&pair.partner)?, pair.time_sliced, pair.mps)))
+            .collect();
+        pairs.sort_by_key(|pair| pair.0);
+        Moves {
+            spread: model.spread,
+            memory_mib: model.memory_mib,
+            skew: model.skew,
+            save: model.save.clone(),
+            start: model.start.clone(),
+            in_place: model.resizes_in_place,
+            pairs,
+        }
+    }
+
+    fn times(&self, from: Option<&Config>, to: Option<&Config>) -> (Span, Span) {
+        let on = |cost: &SizeCost, config: Option<&Config>| {
+            config.map_or(Span::ZERO, |config| cost.on(config.gpus))
+        };
+        (on(&self.save, from), on(&self.start, to))
+    }
+}

@@ -1,0 +1,79 @@
+//! Between durations and work: how fast a job runs as its user asked for it.
+
+use trainyard_profile::{Catalog, Speeds};
+use trainyard_types::{Cluster, Config, GpuType, Job, ModelId, Want, Work};
+
+/// Speeds at the wanted size on the reference type.
+///
+/// The reference type is the first the job accepts, or else the first type of the cluster with enough memory.
+/// The wanted size is packed on the fewest nodes of that type.
+pub(crate) struct Reference {
+    speeds: Speeds,
+    /// By type: memory, GPUs of the largest node, GPUs in all.
+    kinds: Vec<(u32, u32, u32)>,
+}
+
+impl Reference {
+    pub fn new(catalog: &Catalog, cluster: &Cluster) -> Reference {
+        let mut kinds: Vec<(u32, u32, u32)> =
+            cluster.kinds.iter().map(|kind| (kind.memory_mib, 1, 0)).collect();
+        for node in &cluster.nodes {
+            let (_, largest, all) = &mut kinds[node.kind.index()];
+            *largest = (*largest).max(u32::from(node.gpus));
+            *all += u32::from(node.gpus);
+        }
+        Reference { speeds: Speeds::new(catalog, cluster), kinds }
+    }
+
+    /// The most GPUs of one type.
+    pub fn gpus_max(&self) -> u32 {
+        self.kinds.iter().map(|kind| kind.2).max().unwrap_or(0)
+    }
+
+    /// Memory the model needs on each GPU; 0 means not known.
+    pub fn memory_mib(&self, model: ModelId) -> u32 {
+        self.speeds.memory_mib(model)
+    }
+
+    /// Steps per second as the user asked for it; 1 on a cluster without any type.
+    pub fn rate(&self, model: ModelId, want: &Want) -> f64 {
+        self.rate_on(model, want, self.kind(want))
+    }
+
+    /// The work of a job that takes so long.
+    pub fn work_in(&self, model: ModelId, want: &Want, seconds: f64) -> Work {
+        Work(seconds * self.rate(model, want))
+    }
+
+    /// How long so much work takes.
+    pub fn seconds_for(&self, job: &Job, work: Work) -> f64 {
+        work.0 / self.rate(job.model, &job.want)
+    }
+
+    /// GPU-seconds on the reference type over the size of the cluster in GPUs of that type.
+    pub fn demand(&self, job: &Job, seconds: f64) -> f64 {
+        let here = self.rate(job.model, &job.want);
+        let whole: f64 = (0..self.kinds.len())
+            .map(|index| {
+                let there = self.rate_on(job.model, &job.want, GpuType(index as u8));
+                f64::from(self.kinds[index].2) * there / here
+            })
+            .sum();
+        let gpus = f64::from(job.want.gpus) * f64::from(job.want.permille) / 1000.0;
+        gpus * seconds / whole.max(1.0)
+    }
+
+    fn kind(&self, want: &Want) -> GpuType {
+        want.kinds.first().copied().unwrap_or_else(|| {
+            let fits = |kind: &(u32, u32, u32)| kind.0 == 0 || kind.0 >= want.gpu_memory_mib;
+            GpuType(self.kinds.iter().position(fits).unwrap_or(0) as u8)
+        })
+    }
+
+    fn rate_on(&self, model: ModelId, want: &Want, kind: GpuType) -> f64 {
+        let per_node = self.kinds.get(kind.index()).map_or(1, |kind| kind.1);
+        let mut config = Config::packed(kind, want.gpus, per_node);
+        config.permille = want.permille;
+        self.speeds.rate(model, &config).map_or(1.0, |rate| rate.0)
+    }
+}

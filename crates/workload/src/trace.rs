@@ -1,0 +1,195 @@
+//! Our own trace format, version 1: CSV, or JSON lines with the same names.
+//!
+//! Needed are `id`, `submit_s`, `gpus` and one of `steps` and `duration_s`; columns come in any order and unknown
+//! ones are refused. A list (`kinds`, `after`, `worth`) is separated by `|` in CSV and is an array in JSON.
+//! JSON lines begin with the line `{"trainyard_trace":1}`.
+//!
+//! | column | means |
+//! |---|---|
+//! | `id` | the job's name, unique in the trace |
+//! | `submit_s`, `not_before_s`, `deadline_s` | moments, in seconds from the start of the trace |
+//! | `gpus`, `gpus_min`, `gpus_max` | GPUs asked for, least and most |
+//! | `steps` | the true work |
+//! | `duration_s` | the true work as seconds at the wanted size on the reference type |
+//! | `model` | a model of the catalog; `generic` if not given |
+//! | `tenant` | who pays; `default` if not given, new names are added |
+//! | `kinds`, `pool`, `nodes_max` | acceptable types, the pool, the most nodes |
+//! | `permille` | thousandths of each GPU |
+//! | `gpu_memory_mib`, `cpus_per_gpu`, `memory_mib_per_gpu` | needed on and beside each GPU |
+//! | `priority`, `weight`, `class` | how it may be treated |
+//! | `worth` | `3600:10\|7200:5`: deadlines and what meeting them is worth |
+//! | `after` | jobs that must finish first |
+//! | `run_max_s`, `min_run_s` | time limit, undisturbed time |
+//! | `preemptible`, `retries_max`, `group` | whether it may be stopped, tries, the search it belongs to |
+//! | `declared_steps`, `fails_at_steps` | what its user says; where it fails by its own fault |
+//!
+//! The reference type is the first of `kinds`, or else the first type of the cluster with enough memory.
+//! For the generic model work is the duration itself.
+//! A job's inner graph is deliberately absent.
+
+use crate::intake::Intake;
+use crate::trace_columns::{COLUMN_COUNT, Column};
+use crate::trace_row::{Row, RowReader};
+use crate::{ReadError, Workload};
+use serde_json::Value;
+use std::io::{BufRead, Read};
+use trainyard_profile::{Catalog, InputError};
+use trainyard_types::{Cluster, Tenants};
+
+pub use crate::trace_write::{write_csv, write_jsonl};
+
+/// What a trace is read against.
+pub struct TraceContext<'a> {
+    /// What the workload is called.
+    pub name: String,
+    /// The cluster whose types and pools the trace may name.
+    pub cluster: &'a Cluster,
+    /// The models it may name.
+    pub catalog: Catalog,
+    /// The tenants known so far.
+    pub tenants: Tenants,
+}
+
+impl<'a> TraceContext<'a> {
+    /// The built-in models and no tenants yet.
+    pub fn new(name: &str, cluster: &'a Cluster) -> TraceContext<'a> {
+        TraceContext {
+            name: name.to_owned(),
+            cluster,
+            catalog: Catalog::builtin(),
+            tenants: Tenants::default(),
+        }
+    }
+}
+
+/// Reads CSV.
+pub fn read_csv(reader: impl Read, context: TraceContext<'_>) -> Result<Workload, ReadError> {
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(reader);
+    let columns = header(reader.headers()?)?;
+    let mut rows = RowReader::new(context);
+    let mut intake = Intake::default();
+    let mut record = csv::StringRecord::new();
+    while reader.read_record(&mut record)? {
+        let line = record.position().map_or(0, csv::Position::line);
+        let mut row = Row { line, values: [None; COLUMN_COUNT] };
+        for (column, value) in columns.iter().zip(&record) {
+            row.values[*column as usize] = Some(value).filter(|value| !value.is_empty());
+        }
+        take(&row, &mut rows, &mut intake)?;
+    }
+    finish(rows, intake)
+}
+
+/// Reads JSON lines.
+pub fn read_jsonl(reader: impl BufRead, context: TraceContext<'_>) -> Result<Workload, ReadError> {
+    let mut rows = RowReader::new(context);
+    let mut intake = Intake::default();
+    let mut begun = false;
+    for (index, text) in reader.lines().enumerate() {
+        let (line, text) = (index as u64 + 1, text?);
+        if text.trim().is_empty() {
+            continue;
+        }
+        let object: serde_json::Map<String, Value> =
+            serde_json::from_str(&text).map_err(|error| {
+                InputError::wrong(line, "", text.trim(), format!("one JSON object ({error})"))
+            })?;
+        if !begun {
+            begin(line, &object)?;
+            begun = true;
+            continue;
+        }
+        let mut texts: [Option<String>; COLUMN_COUNT] = [const { None }; COLUMN_COUNT];
+        for (key, value) in &object {
+            let column = Column::find(key)
+                .ok_or_else(|| InputError::unknown(line, "key", key, Column::names()))?;
+            texts[column as usize] = text_of(line, column, value)?;
+        }
+        let mut row = Row { line, values: [None; COLUMN_COUNT] };
+        for (value, text) in row.values.iter_mut().zip(&texts) {
+            *value = text.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        }
+        take(&row, &mut rows, &mut intake)?;
+    }
+    if !begun {
+        return Err(InputError::missing(1, "trainyard_trace", FIRST_LINE).into());
+    }
+    finish(rows, intake)
+}
+
+const FIRST_LINE: &str = "the first line `{\"trainyard_trace\":1}`";
+
+fn begin(line: u64, object: &serde_json::Map<String, Value>) -> Result<(), InputError> {
+    match object.get("trainyard_trace") {
+        None => Err(InputError::missing(line, "trainyard_trace", FIRST_LINE)),
+        Some(version) if version.as_u64() == Some(1) => Ok(()),
+        Some(version) => {
+            Err(InputError::wrong(line, "trainyard_trace", &version.to_string(), "version 1"))
+        }
+    }
+}
+
+/// A JSON value as the text that a CSV field would hold.
+fn text_of(line: u64, column: Column, value: &Value) -> Result<Option<String>, InputError> {
+    Ok(match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::Array(items) => {
+            let mut parts = Vec::with_capacity(items.len());
+            for item in items {
+                parts.push(match item {
+                    Value::Array(pair) if pair.len() == 2 => format!("{}:{}", pair[0], pair[1]),
+                    Value::String(text) => text.clone(),
+                    Value::Number(number) => number.to_string(),
+                    _ => return Err(no_text(line, column, item)),
+                });
+            }
+            Some(parts.join("|"))
+        }
+        Value::Object(_) => return Err(no_text(line, column, value)),
+    })
+}
+
+fn no_text(line: u64, column: Column, value: &Value) -> InputError {
+    InputError::wrong(line, column.name(), &value.to_string(), "a text, a number or a list of them")
+}
+
+fn header(names: &csv::StringRecord) -> Result<Vec<Column>, InputError> {
+    let mut columns: Vec<Column> = Vec::new();
+    for name in names {
+        let column = Column::find(name)
+            .ok_or_else(|| InputError::unknown(1, "column", name, Column::names()))?;
+        if columns.contains(&column) {
+            return Err(InputError::wrong(1, "column", name, "every column once"));
+        }
+        columns.push(column);
+    }
+    for needed in [Column::Id, Column::Submit, Column::Gpus] {
+        if !columns.contains(&needed) {
+            return Err(InputError::missing(1, needed.name(), "a column of that name"));
+        }
+    }
+    if !columns.contains(&Column::Steps) && !columns.contains(&Column::Duration) {
+        return Err(InputError::missing(1, "steps", "a column `steps` or `duration_s`"));
+    }
+    Ok(columns)
+}
+
+fn take(row: &Row<'_>, rows: &mut RowReader<'_>, intake: &mut Intake) -> Result<(), InputError> {
+    let id = row.get(Column::Id).unwrap_or("");
+    if id.is_empty() || id.contains('|') {
+        return Err(InputError::wrong(row.line, "id", id, "a name for the job, without `|`"));
+    }
+    let (job, after) = rows.read(row)?;
+    intake.add(row.line, id, job)?;
+    intake.follow(row.line, after);
+    Ok(())
+}
+
+fn finish(rows: RowReader<'_>, intake: Intake) -> Result<Workload, ReadError> {
+    let TraceContext { name, catalog, tenants, .. } = rows.context;
+    let mut workload = Workload { catalog, tenants, ..Workload::empty(&name) };
+    intake.finish(&mut workload)?;
+    Ok(workload)
+}

@@ -1,0 +1,247 @@
+//! From one row of a trace to one job.
+
+use crate::TraceJob;
+use crate::cluster::kind_name;
+use crate::reference::Reference;
+use crate::trace::TraceContext;
+use crate::trace_columns::{COLUMN_COUNT, Column};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use trainyard_profile::{GENERIC, InputError, nearest};
+use trainyard_types::{
+    Class, GpuType, GroupId, Job, JobId, ModelId, PoolId, Span, TenantId, Time, Want, Work,
+};
+
+/// The values of one row as text; empty ones are `None`.
+pub(crate) struct Row<'a> {
+    pub line: u64,
+    pub values: [Option<&'a str>; COLUMN_COUNT],
+}
+
+impl<'a> Row<'a> {
+    pub fn get(&self, column: Column) -> Option<&'a str> {
+        self.values[column as usize]
+    }
+
+    fn needed(&self, column: Column, expected: &str) -> Result<&'a str, InputError> {
+        self.get(column).ok_or_else(|| InputError::missing(self.line, column.name(), expected))
+    }
+
+    fn wrong(&self, column: Column, expected: impl Into<String>) -> InputError {
+        let value = self.get(column).unwrap_or("");
+        InputError::wrong(self.line, column.name(), value, expected)
+    }
+
+    fn whole(&self, column: Column, range: RangeInclusive<i64>) -> Result<Option<i64>, InputError> {
+        let Some(text) = self.get(column) else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.map(Some).ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            self.wrong(column, format!("a whole number from {least} to {most}"))
+        })
+    }
+
+    fn count(&self, column: Column, least: u32) -> Result<Option<u32>, InputError> {
+        let range = i64::from(least)..=i64::from(GPUS_MAX);
+        Ok(self.whole(column, range)?.map(|number| number as u32))
+    }
+
+    fn seconds(&self, column: Column) -> Result<Option<f64>, InputError> {
+        let Some(text) = self.get(column) else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| (0.0..=1e10).contains(number));
+        number.map(Some).ok_or_else(|| self.wrong(column, "seconds from 0 to 10000000000"))
+    }
+
+    fn steps(&self, column: Column) -> Result<Option<Work>, InputError> {
+        let Some(text) = self.get(column) else { return Ok(None) };
+        let number: Option<f64> = text.parse().ok();
+        let number = number.filter(|number| *number > 0.0 && *number <= 1e18);
+        number
+            .map(|number| Some(Work(number)))
+            .ok_or_else(|| self.wrong(column, "steps, more than 0"))
+    }
+
+    fn list(&self, column: Column) -> impl Iterator<Item = &'a str> {
+        self.get(column).unwrap_or("").split('|').map(str::trim).filter(|item| !item.is_empty())
+    }
+}
+
+/// A job larger than this is taken for a slip of the pen.
+const GPUS_MAX: u32 = 1_000_000;
+
+/// What turns names into ids.
+pub(crate) struct RowReader<'a> {
+    pub context: TraceContext<'a>,
+    reference: Reference,
+    tenants: HashMap<String, TenantId>,
+}
+
+impl<'a> RowReader<'a> {
+    pub fn new(context: TraceContext<'a>) -> RowReader<'a> {
+        let reference = Reference::new(&context.catalog, context.cluster);
+        let tenants =
+            context.tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
+        RowReader { context, reference, tenants }
+    }
+
+    /// One job, not yet numbered, and the names of the jobs it follows.
+    pub fn read(&mut self, row: &Row<'_>) -> Result<(TraceJob, Vec<String>), InputError> {
+        let submitted = row.needed(Column::Submit, "seconds").and(row.seconds(Column::Submit))?;
+        let want = self.want(row)?;
+        let model = match row.get(Column::Model) {
+            Some(name) => self.context.catalog.lookup(row.line, Column::Model.name(), name)?,
+            None => self.context.catalog.find(GENERIC).unwrap_or(ModelId(0)),
+        };
+        let mut job = Job {
+            tenant: self.tenant(row.get(Column::Tenant)),
+            model,
+            want,
+            ..Job::simple(JobId(0), Time::from_secs_f64(submitted.unwrap_or(0.0)), 1)
+        };
+        read_rules(row, &mut job)?;
+        read_times(row, &mut job)?;
+        let work = self.work(row, &job)?;
+        let after = row.list(Column::After).map(str::to_owned).collect();
+        Ok((TraceJob { job: Arc::new(job), work, fails_at: row.steps(Column::FailsAt)? }, after))
+    }
+
+    fn work(&self, row: &Row<'_>, job: &Job) -> Result<Work, InputError> {
+        match (row.steps(Column::Steps)?, row.seconds(Column::Duration)?) {
+            (Some(_), Some(_)) => {
+                Err(row.wrong(Column::Duration, "either `steps` or `duration_s`, not both"))
+            }
+            (Some(steps), None) => Ok(steps),
+            (None, Some(0.0)) => Err(row.wrong(Column::Duration, "seconds, more than 0")),
+            (None, Some(seconds)) => Ok(self.reference.work_in(job.model, &job.want, seconds)),
+            (None, None) => Err(row.wrong(Column::Steps, "either `steps` or `duration_s`")),
+        }
+    }
+
+    fn tenant(&mut self, name: Option<&str>) -> TenantId {
+        let name = name.unwrap_or("default");
+        if let Some(id) = self.tenants.get(name) {
+            return *id;
+        }
+        let id = self.context.tenants.intern(name);
+        self.tenants.insert(name.to_owned(), id);
+        id
+    }
+
+    fn want(&self, row: &Row<'_>) -> Result<Want, InputError> {
+        row.needed(Column::Gpus, "a whole number of GPUs")?;
+        let mut want = Want::gpus(row.count(Column::Gpus, 1)?.unwrap_or(1));
+        if let Some(least) = row.count(Column::GpusMin, 1)? {
+            want.gpus_min = least;
+        }
+        if let Some(most) = row.count(Column::GpusMax, 1)? {
+            want.gpus_max = most;
+        }
+        if want.gpus_min > want.gpus {
+            return Err(row.wrong(Column::GpusMin, format!("at most `gpus`, {}", want.gpus)));
+        }
+        if want.gpus_max < want.gpus {
+            return Err(row.wrong(Column::GpusMax, format!("at least `gpus`, {}", want.gpus)));
+        }
+        want.kinds = self.kinds(row)?;
+        want.permille = row.whole(Column::Permille, 1..=1000)?.unwrap_or(1000) as u16;
+        let u32s = 0..=i64::from(u32::MAX);
+        let u16s = 0..=i64::from(u16::MAX);
+        want.gpu_memory_mib = row.whole(Column::GpuMemory, u32s.clone())?.unwrap_or(0) as u32;
+        want.cpus_per_gpu = row.whole(Column::Cpus, u16s.clone())?.unwrap_or(0) as u16;
+        want.memory_mib_per_gpu = row.whole(Column::Memory, u32s)?.unwrap_or(0) as u32;
+        want.nodes_max = row.whole(Column::NodesMax, u16s)?.unwrap_or(0) as u16;
+        if let Some(name) = row.get(Column::Pool) {
+            let pools = &self.context.cluster.pools;
+            let index = pools.iter().position(|pool| pool == name).ok_or_else(|| {
+                let names = pools.iter().map(String::as_str);
+                InputError::unknown(row.line, Column::Pool.name(), name, names)
+            })?;
+            want.pool = Some(PoolId(index as u16));
+        }
+        Ok(want)
+    }
+
+    fn kinds(&self, row: &Row<'_>) -> Result<SmallVec<[GpuType; 4]>, InputError> {
+        let mut kinds = SmallVec::new();
+        for name in row.list(Column::Kinds) {
+            let name = kind_name(row.line, Column::Kinds.name(), name)?;
+            let kind = self.context.cluster.kind(&name).ok_or_else(|| {
+                let known = self.context.cluster.kinds.iter().map(|kind| kind.name.as_str());
+                InputError::unknown(row.line, Column::Kinds.name(), &name, known)
+            })?;
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        Ok(kinds)
+    }
+}
+
+/// How it may be treated.
+fn read_rules(row: &Row<'_>, job: &mut Job) -> Result<(), InputError> {
+    let i32s = i64::from(i32::MIN)..=i64::from(i32::MAX);
+    job.priority = row.whole(Column::Priority, i32s)?.unwrap_or(0) as i32;
+    if let Some(text) = row.get(Column::Weight) {
+        let weight: Option<f64> = text.parse().ok();
+        job.weight = weight
+            .filter(|weight| *weight > 0.0 && *weight <= 1e9)
+            .ok_or_else(|| row.wrong(Column::Weight, "a number, more than 0"))?;
+    }
+    if let Some(name) = row.get(Column::Class) {
+        job.class = class_named(name).ok_or_else(|| {
+            let names = CLASSES.iter().map(|(name, _)| *name);
+            let error = InputError::unknown(row.line, Column::Class.name(), name, names.clone());
+            InputError { nearest: nearest(name, names).map(str::to_owned), ..error }
+        })?;
+    }
+    job.preemptible = match row.get(Column::Preemptible) {
+        None | Some("true" | "1" | "yes") => true,
+        Some("false" | "0" | "no") => false,
+        Some(_) => return Err(row.wrong(Column::Preemptible, "`true` or `false`")),
+    };
+    if let Some(retries) = row.whole(Column::RetriesMax, 0..=i64::from(u16::MAX))? {
+        job.retries_max = retries as u16;
+    }
+    job.group = row.whole(Column::Group, 0..=i64::from(u32::MAX))?.map(|id| GroupId(id as u32));
+    job.declared = row.steps(Column::Declared)?;
+    Ok(())
+}
+
+/// When it may run, and until when that is worth anything.
+fn read_times(row: &Row<'_>, job: &mut Job) -> Result<(), InputError> {
+    job.not_before = row.seconds(Column::NotBefore)?.map(Time::from_secs_f64);
+    job.run_max = row.seconds(Column::RunMax)?.map(Span::from_secs_f64);
+    job.min_run = Span::from_secs_f64(row.seconds(Column::MinRun)?.unwrap_or(0.0));
+    if let Some(deadline) = row.seconds(Column::Deadline)? {
+        if row.get(Column::Worth).is_some() {
+            return Err(row.wrong(Column::Deadline, "either `deadline_s` or `worth`, not both"));
+        }
+        job.worth = vec![(Time::from_secs_f64(deadline), 1.0)];
+    }
+    for item in row.list(Column::Worth) {
+        let expected =
+            "deadlines and what meeting them is worth, as `3600:10|7200:5`, times ascending";
+        let pair = item.split_once(':').and_then(|(time, worth)| {
+            let time = time.trim().parse().ok().filter(|time| (0.0..=1e10).contains(time))?;
+            let worth: f64 = worth.trim().parse().ok()?;
+            worth.is_finite().then_some((Time::from_secs_f64(time), worth))
+        });
+        let pair = pair.filter(|(time, _)| job.worth.last().is_none_or(|last| last.0 < *time));
+        job.worth.push(pair.ok_or_else(|| row.wrong(Column::Worth, expected))?);
+    }
+    Ok(())
+}
+
+/// The names of classes.
+pub(crate) const CLASSES: [(&str, Class); 3] = [
+    ("guaranteed", Class::Guaranteed),
+    ("best-effort", Class::BestEffort),
+    ("opportunistic", Class::Opportunistic),
+];
+
+/// The class of that name.
+pub(crate) fn class_named(name: &str) -> Option<Class> {
+    CLASSES.iter().find(|(known, _)| *known == name).map(|(_, class)| *class)
+}

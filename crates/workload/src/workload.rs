@@ -1,0 +1,80 @@
+//! The jobs of a run, with the truth about each.
+
+use crate::reference::Reference;
+use std::sync::Arc;
+use trainyard_profile::Catalog;
+use trainyard_types::{Cluster, Job, JobId, Span, Tenants, Time, Work};
+
+/// One job, and what only the simulated world knows about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceJob {
+    /// What its user asked for.
+    pub job: Arc<Job>,
+    /// How much work it really is.
+    pub work: Work,
+    /// How much of it is done when it fails by its own fault.
+    pub fails_at: Option<Work>,
+}
+
+/// The jobs of a run. Sorted by submission; the id of each is its index.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// What it is called in reports.
+    pub name: String,
+    /// The jobs, by [`JobId`].
+    pub jobs: Vec<TraceJob>,
+    /// Who they belong to.
+    pub tenants: Tenants,
+    /// The models they train.
+    pub catalog: Catalog,
+    /// Their names outside, by [`JobId`]; empty when each is its number.
+    pub labels: Vec<String>,
+}
+
+impl Workload {
+    /// A workload without jobs.
+    pub fn empty(name: &str) -> Workload {
+        Workload {
+            name: name.to_owned(),
+            jobs: Vec::new(),
+            tenants: Tenants::default(),
+            catalog: Catalog::default(),
+            labels: Vec::new(),
+        }
+    }
+
+    /// What a job is called outside.
+    pub fn label(&self, job: JobId) -> String {
+        match self.labels.get(job.index()) {
+            Some(label) => label.clone(),
+            None => job.0.to_string(),
+        }
+    }
+
+    /// The time from the first submission to the last.
+    pub fn span(&self) -> Span {
+        let at = |job: Option<&TraceJob>| job.map_or(Time::ZERO, |job| job.job.submitted);
+        at(self.jobs.last()).since(at(self.jobs.first()))
+    }
+
+    /// How long each job runs undisturbed as its user asked for it, packed on its reference type; by [`JobId`].
+    pub fn ideal(&self, cluster: &Cluster) -> Vec<Span> {
+        let reference = Reference::new(&self.catalog, cluster);
+        let seconds = |one: &TraceJob| reference.seconds_for(&one.job, one.work);
+        self.jobs.iter().map(|one| Span::from_secs_f64(seconds(one))).collect()
+    }
+
+    /// The part of the cluster that the jobs need on the average between the first submission and the last.
+    ///
+    /// A job counts by its GPU time on its reference type against the GPUs of the cluster, each type weighed by
+    /// the model's speed there; 1 means that arrivals just fill the cluster. Infinite when all come at once.
+    pub fn offered_load(&self, cluster: &Cluster) -> f64 {
+        let reference = Reference::new(&self.catalog, cluster);
+        let demand: f64 = self
+            .jobs
+            .iter()
+            .map(|one| reference.demand(&one.job, reference.seconds_for(&one.job, one.work)))
+            .sum();
+        demand / self.span().as_secs_f64()
+    }
+}
