@@ -37,6 +37,10 @@ impl Beliefs for Estimates {
         self.speeds.change(job.model, from, to)
     }
 
+    fn skew(&self, job: &Job) -> Option<f64> {
+        self.speeds.skew(job.model)
+    }
+
     fn work(&self, job: &Job) -> Option<Work> {
         self.work.get(job.id.index()).map(|work| Work(*work))
     }

@@ -39,6 +39,8 @@ pub struct Outcome {
     pub ended: Time,
     /// GPU time held by jobs, in GPU-seconds.
     pub gpu_seconds_held: f64,
+    /// The same by type of GPU; a job that moved between types counts by the time it spent on each.
+    pub gpu_seconds_by_kind: Vec<f64>,
     /// GPU time held while starting or saving, in GPU-seconds.
     pub gpu_seconds_overhead: f64,
     /// GPU time whose work was lost to failures, in GPU-seconds.

@@ -42,6 +42,13 @@ impl Queue {
         self.heap.peek().map(|Reverse((time, _))| *time)
     }
 
+    /// Drops what is void at the front, so that it does not count as a moment.
+    pub(crate) fn drop_while(&mut self, is_void: impl Fn(&Future) -> bool) {
+        while self.heap.peek().is_some_and(|Reverse((_, future))| is_void(future)) {
+            self.heap.pop();
+        }
+    }
+
     pub(crate) fn pop_at(&mut self, at: Time) -> Option<Future> {
         let due = self.heap.peek().is_some_and(|Reverse((time, _))| *time <= at);
         due.then(|| self.heap.pop().map(|Reverse((_, future))| future)).flatten()

@@ -55,6 +55,7 @@ struct Simulation<'a> {
     delayed: Vec<Vec<Action>>,
     jobs: Vec<JobOutcome>,
     series: Series,
+    by_kind: Vec<f64>,
     gpus: u32,
     ended: Time,
     steps: u64,
@@ -99,6 +100,7 @@ impl<'a> Simulation<'a> {
             delayed: Vec::new(),
             jobs: Vec::with_capacity(workload.jobs.len()),
             series: Series::new(start),
+            by_kind: vec![0.0; cluster.kinds.len()],
             gpus: cluster.gpus(),
             ended: start,
             steps: 0,
@@ -118,9 +120,9 @@ impl<'a> Simulation<'a> {
         self.outcome()
     }
 
-    fn next_moment(&self) -> Option<Time> {
+    fn next_moment(&mut self) -> Option<Time> {
         let submission = self.workload.jobs.get(self.next_submission).map(|one| one.job.submitted);
-        let known = [submission, self.world.queue.next_time(), self.engine.due()];
+        let known = [submission, self.world.next_time(), self.engine.due()];
         known.into_iter().flatten().min()
     }
 
@@ -219,6 +221,10 @@ impl<'a> Simulation<'a> {
     fn collect(&mut self) {
         for (Live { spec, state }, end) in self.engine.take_over() {
             self.ended = self.ended.max(self.engine.state().now);
+            for (kind, span) in &state.time_on {
+                let part = span.as_secs_f64() / state.ran.as_secs_f64().max(1e-6);
+                self.by_kind[kind.index()] += state.gpu_time.as_secs_f64() * part;
+            }
             self.jobs.push(JobOutcome {
                 job: spec.id,
                 first_start: state.first_start,
@@ -243,6 +249,7 @@ impl<'a> Simulation<'a> {
             started: self.series.start,
             ended: self.ended,
             gpu_seconds_held: held,
+            gpu_seconds_by_kind: self.by_kind,
             gpu_seconds_overhead: self.world.overhead,
             gpu_seconds_lost: self.world.lost,
             gpus: self.gpus,

@@ -78,6 +78,21 @@ impl<'a> World<'a> {
         }
     }
 
+    /// When the next thing happens that was not revoked since.
+    pub(crate) fn next_time(&mut self) -> Option<Time> {
+        let placed = &self.placed;
+        self.queue.drop_while(|future| match future {
+            Future::Finish { job, promise } | Future::Fail { job, promise } => {
+                !placed.get(job).is_some_and(|placed| placed.promise == *promise)
+            }
+            Future::Started { job, attempt } => {
+                !placed.get(job).is_some_and(|placed| is_stage(placed, *attempt, Stage::Starting))
+            }
+            _ => false,
+        });
+        self.queue.next_time()
+    }
+
     /// Obeys an action; what follows at once comes back as events.
     pub(crate) fn obey(&mut self, at: Time, action: Action) -> SmallVec<[Event; 2]> {
         match action {
@@ -349,7 +364,10 @@ impl<'a> World<'a> {
     }
 
     fn is_attempt(&self, job: JobId, attempt: Attempt, stage: Stage) -> bool {
-        let placed = self.placed.get(&job);
-        placed.is_some_and(|placed| placed.attempt == attempt && placed.stage == stage)
+        self.placed.get(&job).is_some_and(|placed| is_stage(placed, attempt, stage))
     }
+}
+
+fn is_stage(placed: &Placed, attempt: Attempt, stage: Stage) -> bool {
+    placed.attempt == attempt && placed.stage == stage
 }
