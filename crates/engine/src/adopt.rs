@@ -18,24 +18,30 @@ impl Engine {
         self.state_mut().usage_half_life = pipeline.usage_half_life;
         let mut cx = Cx::new(self.setup.seed, self.state.decisions, self.setup.work_max);
         self.ask_admission(at, pipeline, &mut cx);
-        let failing = self.policy_failures >= self.setup.policy_failures_max;
-        let decision = if failing && at < self.policy_retry_at {
+        let left_alone = self.policy_failing() && at < self.policy_retry_at;
+        let mut decision = None;
+        if !left_alone {
+            decision = self.ask(at, pipeline, &mut cx);
+            if decision.is_some() {
+                self.policy_failures = 0;
+            } else {
+                self.policy_failed(at);
+            }
+        }
+        if decision.is_none() && self.policy_failing() {
             self.stats.fallbacks += 1;
             let mut plain = std::mem::replace(&mut self.fallback, crate::fallback::pipeline());
-            let decision = self.ask(at, &mut plain, &mut cx);
+            decision = self.ask(at, &mut plain, &mut cx);
             self.fallback = plain;
-            decision
-        } else {
-            self.ask(at, pipeline, &mut cx)
-        };
+        }
         match decision {
-            Some(decision) => {
-                if !failing || at >= self.policy_retry_at {
-                    self.policy_failures = 0;
-                }
-                self.adopt(at, decision);
+            Some(decision) => self.adopt(at, decision),
+            None => {
+                // The plan is kept; what changed was seen, so a policy's index must start anew.
+                let state = self.state_mut();
+                state.decisions += 1;
+                state.changed.clear();
             }
-            None => self.policy_failed(at),
         }
         if self.policy_failures > 0 {
             let retry = self.policy_retry_at;
@@ -108,20 +114,16 @@ impl Engine {
         }
     }
 
-    /// The plan is kept, and the policy is asked again after a while that doubles.
+    fn policy_failing(&self) -> bool {
+        self.policy_failures >= self.setup.policy_failures_max
+    }
+
+    /// The policy is asked again after a while that doubles.
     fn policy_failed(&mut self, at: Time) {
         self.policy_failures += 1;
         let doublings = self.policy_failures.min(9) - 1;
         let wait = self.setup.policy_retry_after.times(1 << doublings);
         self.policy_retry_at = at + wait.min(Span::secs(3600));
-        let state = self.state_mut();
-        state.decisions += 1;
-        state.changed.clear();
-        if self.policy_failures == self.setup.policy_failures_max {
-            // The plain order starts at once, not at the next event.
-            self.wants_decision = true;
-            self.wake_at = Some(at + Span(1));
-        }
     }
 
     fn unchangeable(&self, at: Time, job: JobId, to: Option<&Allocation>) -> Option<Fault> {

@@ -78,17 +78,6 @@ impl Default for Options {
     }
 }
 
-/// A setting that a preset gives to every policy that has such a key.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Override {
-    /// The key.
-    pub key: &'static str,
-    /// The value.
-    pub value: &'static str,
-    /// Only for policies that have this key too.
-    pub beside: Option<&'static str>,
-}
-
 /// Presets that bundle the options of published simulators, so that their numbers can be met.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -130,19 +119,14 @@ impl Semantics {
         }
     }
 
-    /// What the preset asks of policies.
-    pub fn overrides(self) -> &'static [Override] {
-        const REFILL: Override = Override { key: "mode", value: "refill", beside: None };
-        const REQUEUE: Override =
-            Override { key: "mode", value: "refill-requeue", beside: Some("jump") };
+    /// Settings that every policy with such a key is given: key, value, and another key it must have too.
+    pub fn wishes(self) -> &'static [(&'static str, &'static str, Option<&'static str>)] {
+        const REFILL: (&str, &str, Option<&str>) = ("mode", "refill", None);
+        const REQUEUE: (&str, &str, Option<&str>) = ("mode", "refill-requeue", Some("jump"));
         match self {
             Semantics::Native => &[],
-            Semantics::Tiresias => {
-                &[REFILL, REQUEUE, Override { key: "jump", value: "tiresias-code", beside: None }]
-            }
-            Semantics::Muri => {
-                &[REFILL, REQUEUE, Override { key: "jump", value: "muri-code", beside: None }]
-            }
+            Semantics::Tiresias => &[REFILL, REQUEUE, ("jump", "tiresias-code", None)],
+            Semantics::Muri => &[REFILL, REQUEUE, ("jump", "muri-code", None)],
         }
     }
 }
