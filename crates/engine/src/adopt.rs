@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::think::{Thought, think};
 use std::sync::Arc;
-use trainyard_framework::{Cx, Pipeline, Shortage, used_permille};
+use trainyard_framework::{Cx, Pipeline, Shortage, Snapshot, used_permille};
 use trainyard_types::{Allocation, Decision, End, Fault, JobId, Phase, Span, Time};
 
 /// How many faults are kept as samples.
@@ -35,7 +35,10 @@ impl Engine {
             self.fallback = plain;
         }
         match decision {
-            Some(decision) => self.adopt(at, decision),
+            Some(decision) => {
+                let seen = self.state.changed.len();
+                self.adopt_seen(at, decision, seen);
+            }
             None => {
                 // The plan is kept; what changed was seen, so a policy's index must start anew.
                 let state = self.state_mut();
@@ -50,12 +53,18 @@ impl Engine {
         self.wants_decision = false;
     }
 
-    /// Adopts a decision: takes what may be taken, gives what still fits, drops and counts the rest.
-    pub fn adopt(&mut self, at: Time, decision: Decision) {
+    /// Adopts a decision that was taken on a snapshot: it is checked against what is known by now.
+    pub fn adopt(&mut self, at: Time, decision: Decision, snapshot: &Snapshot) {
+        self.adopt_seen(at, decision, snapshot.state.changed.len());
+    }
+
+    /// Takes what may be taken, gives what still fits, drops and counts the rest. The policy has seen the first
+    /// `seen` changes; later ones are left for its next turn.
+    fn adopt_seen(&mut self, at: Time, decision: Decision, seen: usize) {
         self.stats.decisions += 1;
         let state = self.state_mut();
         state.decisions += 1;
-        state.changed.clear();
+        state.changed.drain(..seen.min(state.changed.len()));
         for fault in decision.faults {
             self.fault(fault);
         }
@@ -74,13 +83,14 @@ impl Engine {
         }
         for (job, old, to) in lifted {
             let Some(to) = to else { continue };
-            match self.plan(at, job, to) {
+            let stays = old.as_ref().is_some_and(|old| old.same_place(&to));
+            match self.plan(at, job, to, stays) {
                 Ok(()) => {}
                 Err(fault) => {
                     self.fault(fault);
                     if let Some(old) = old {
                         // It keeps what it had, unless that was given away in the same breath.
-                        let _ = self.plan(at, job, old);
+                        let _ = self.plan(at, job, old, true);
                     }
                 }
             }
@@ -151,8 +161,8 @@ impl Engine {
         None
     }
 
-    /// Gives a job an allocation in the plan.
-    fn plan(&mut self, at: Time, job: JobId, to: Allocation) -> Result<(), Fault> {
+    /// Gives a job an allocation in the plan; one that stays may stay on a node that takes nobody else.
+    fn plan(&mut self, at: Time, job: JobId, to: Allocation, stays: bool) -> Result<(), Fault> {
         let live = self.state.live(job).ok_or(Fault::NotEligible(job))?;
         let tenant = live.spec.tenant;
         let kinds_ok = to.placement.masks().iter().all(|(node, _)| {
@@ -162,7 +172,8 @@ impl Engine {
         if !kinds_ok {
             return Err(Fault::WrongKind(job));
         }
-        self.free.fits(&to).map_err(|shortage| match shortage {
+        let room = if stays { self.free.fits_again(&to) } else { self.free.fits(&to) };
+        room.map_err(|shortage| match shortage {
             Shortage::NoSuchGpu(at) => Fault::NoSuchGpu(at),
             Shortage::Gpu(at) | Shortage::GpuMemory(at) => Fault::Oversubscribed(at),
             Shortage::Host(node) => Fault::HostOversubscribed(node),

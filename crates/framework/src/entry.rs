@@ -23,6 +23,20 @@ pub struct Entry<B: 'static> {
     pub build: B,
 }
 
+impl<B> Entry<B> {
+    /// The error for a value that has the right type and makes no sense.
+    pub fn bad_value(&self, key: &str, value: impl ToString, expected: &str) -> ConfigError {
+        let default = (self.defaults)().get(key).map(ToString::to_string);
+        ConfigError::BadValue {
+            owner: self.name.to_owned(),
+            key: key.to_owned(),
+            value: value.to_string(),
+            problem: format!("expected {expected}"),
+            default: default.unwrap_or_default(),
+        }
+    }
+}
+
 /// A policy with its usual placer and tuners.
 pub type PolicyEntry = Entry<fn(&RawSettings) -> Result<Pipeline, ConfigError>>;
 /// A placer.

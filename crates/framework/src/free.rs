@@ -172,15 +172,28 @@ impl Free {
             .map(|&(left, node, gpu)| (left, GpuAt { node, gpu }))
     }
 
-    /// Whether `allocation` could be taken.
+    /// Whether `allocation` could be taken, with all its GPUs in service.
     pub fn fits(&self, allocation: &Allocation) -> Result<(), Shortage> {
+        let mut gpus = allocation.placement.each_gpu();
+        let out = gpus.find(|at| {
+            let node = self.nodes.get(at.node.index());
+            node.is_none_or(|node| node.up >> at.gpu & 1 == 0)
+        });
+        match out {
+            Some(at) => Err(Shortage::NoSuchGpu(at)),
+            None => self.fits_again(allocation),
+        }
+    }
+
+    /// Whether `allocation` could be taken by a job that is already there: its node may be on its way out of service.
+    pub fn fits_again(&self, allocation: &Allocation) -> Result<(), Shortage> {
         let mut index = 0;
         for &(id, mask) in allocation.placement.masks() {
             let node = self.nodes.get(id.index()).ok_or(Shortage::NoSuchGpu(GpuAt { node: id, gpu: 0 }))?;
             let count = mask.count_ones();
             for gpu in bits(mask) {
                 let at = GpuAt { node: id, gpu };
-                if node.up >> gpu & 1 == 0 {
+                if gpu >= node.gpus {
                     return Err(Shortage::NoSuchGpu(at));
                 }
                 if self.left[self.slot(at)] < allocation.share(index).permille() {
@@ -206,7 +219,7 @@ impl Free {
     /// # Panics
     /// When it does not fit: callers ask [`Free::fits`] first, so this is a broken invariant.
     pub fn take(&mut self, allocation: &Allocation) {
-        if let Err(shortage) = self.fits(allocation) {
+        if let Err(shortage) = self.fits_again(allocation) {
             panic!("took {} which is not free: {shortage:?}", allocation.placement);
         }
         let mut index = 0;

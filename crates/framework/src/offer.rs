@@ -5,8 +5,8 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_types::placement::lowest_bits;
 use trainyard_types::{
-    Allocation, Change, Fault, Grant, HostShare, JobId, Knobs, Note, Phase, Placement, Reason, Shape,
-    TenantId, Time,
+    Allocation, Change, Fault, Grant, HostShare, JobId, Knobs, NodeId, Note, Phase, Placement, Reason,
+    Shape, TenantId, Time,
 };
 
 /// The answer to a grant.
@@ -306,8 +306,7 @@ impl<'a> Offer<'a> {
         let mut taken: SmallVec<[JobId; 1]> = SmallVec::new();
         for member in &grant.members {
             let allocation = self.allocation(grant, member.job, placement.clone());
-            if self.over_ceiling(member.job, &allocation).is_some()
-                || self.free.fits(&allocation).is_err()
+            if self.over_ceiling(member.job, &allocation).is_some() || !self.has_room(member.job, &allocation)
             {
                 for job in taken {
                     self.lift(job);
@@ -334,7 +333,7 @@ impl<'a> Offer<'a> {
             && let Some(placement) = self.kept(grant, lead)
         {
             let allocation = self.allocation(grant, lead.id(), placement.clone());
-            if self.free.fits(&allocation).is_ok() {
+            if self.has_room(lead.id(), &allocation) {
                 return Some(placement);
             }
         }
@@ -372,6 +371,15 @@ impl<'a> Offer<'a> {
             return Some(placement);
         }
         self.place.try_place(ask, self.free, &self.view)
+    }
+
+    /// Whether an allocation is free for a job. Where it already is, the node may be on its way out of service.
+    fn has_room(&self, job: JobId, allocation: &Allocation) -> bool {
+        let planned = self.view.job(job).and_then(|job| job.state.planned.as_ref());
+        let stays = planned.is_some_and(|planned| planned.same_place(allocation));
+        let room =
+            if stays { self.free.fits_again(allocation) } else { self.free.fits(allocation) };
+        room.is_ok()
     }
 
     /// Where the job is, if that is what the grant asks for.
@@ -431,7 +439,9 @@ impl<'a> Offer<'a> {
         }
         let planned = self.view.job(job).and_then(|job| job.state.planned.clone());
         let Some(allocation) = planned else { return };
-        if self.free.fits(&allocation).is_ok() && self.over_ceiling(job, &allocation).is_none() {
+        if self.free.fits_again(&allocation).is_ok()
+            && self.over_ceiling(job, &allocation).is_none()
+        {
             self.put(job, allocation);
         }
     }
@@ -472,6 +482,10 @@ impl<'a> Offer<'a> {
                 // A gang never mixes types, so the best single type decides.
                 let usable = kinds.iter().filter(|kind| job.spec.want.accepts(**kind));
                 usable.map(|kind| self.free.gpus(*kind)).max().unwrap_or(0)
+            }
+            Shape::PerNode(parts) => {
+                let room = |&(node, count): &(NodeId, u32)| self.free.mask(node).count_ones().min(count);
+                parts.iter().map(room).sum()
             }
             _ => u32::MAX,
         }

@@ -4,7 +4,7 @@ use crate::index::RankIndex;
 use crate::refill::Refill;
 use crate::{Answer, Cx, JobRef, Offer, Policy, PolicyError, Rank, View};
 use serde::{Deserialize, Serialize};
-use trainyard_types::{JobId, Reason, Time};
+use trainyard_types::{JobId, JobState, Phase, Reason, Time};
 
 /// What happens when a job does not fit.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,10 +75,21 @@ impl<R: Rank> Ranked<R> {
     fn changes(&mut self, view: &View<'_>, offer: &mut Offer<'_>) {
         self.index.refresh(&mut self.rank, view, self.preempt);
         let mut turn = self.index.turn();
+        let mut left_out = view.waiting_len();
+        let mut wake_at = None;
         while let Some(next) = turn.next(&self.index) {
             let Some(job) = view.job(next.job) else { continue };
+            let free = offer.free().total();
             let answer = self.offer_one(job, view, offer);
-            if answer == Answer::Taken || answer == Answer::Refused {
+            if answer == Answer::Refused {
+                continue;
+            }
+            if answer == Answer::Taken {
+                let displaced = offer.free().total() + job.spec.want.gpus > free;
+                left_out = if displaced { usize::MAX } else { left_out - 1 };
+                if self.preempt {
+                    wake_at = earlier(wake_at, self.next_change_of(job, view, offer));
+                }
                 continue;
             }
             if self.fill == Fill::Strict {
@@ -90,11 +101,24 @@ impl<R: Rank> Ranked<R> {
             }
             turn.close(next.class);
         }
-        if let Some(time) = self.index.next_change(view.now)
-            && view.waiting_len() > 0
+        // With nobody left out, a key that changes can change nothing else.
+        if left_out > 0
+            && let Some(time) = earlier(wake_at, self.index.next_change(view.now))
         {
             offer.wake_at(time);
         }
+    }
+
+    /// When the key of a job will change by itself, once what was offered is done.
+    fn next_change_of(
+        &mut self,
+        job: JobRef<'_>,
+        view: &View<'_>,
+        offer: &Offer<'_>,
+    ) -> Option<Time> {
+        let state = once_adopted(job, view.now, offer);
+        let job = JobRef { spec: job.spec, state: state.as_ref().unwrap_or(job.state) };
+        self.rank.changes_at(job, view).filter(|time| *time > view.now)
     }
 
     fn offer_one(&mut self, job: JobRef<'_>, view: &View<'_>, offer: &mut Offer<'_>) -> Answer {
@@ -128,7 +152,12 @@ impl<R: Rank> Ranked<R> {
         if requeue {
             self.list.requeue(|job| offer.plan(job).is_some());
         }
-        if let Some(time) = self.list.next_change(&mut self.rank, view) {
+        let mut wake_at = None;
+        for id in self.list.jobs().to_vec() {
+            let Some(job) = view.job(id) else { continue };
+            wake_at = earlier(wake_at, self.next_change_of(job, view, offer));
+        }
+        if let Some(time) = wake_at {
             offer.wake_at(time);
         }
     }
@@ -155,8 +184,31 @@ impl<R: Rank> Policy for Ranked<R> {
     }
 }
 
+/// The state of a job as if what was offered were done at once; nothing if that is its state already.
+fn once_adopted(job: JobRef<'_>, now: Time, offer: &Offer<'_>) -> Option<JobState> {
+    let plan = offer.plan(job.id());
+    if plan.is_some() == job.state.planned.is_some() {
+        return None;
+    }
+    let mut state = job.state.clone();
+    state.gpu_time = state.attained(now);
+    state.ran = state.ran(now);
+    state.since = now;
+    state.planned = plan.cloned();
+    state.held = plan.cloned();
+    if plan.is_some() {
+        state.phase = Phase::Starting;
+        state.first_start.get_or_insert(now);
+        state.last_start = Some(now);
+    } else {
+        state.phase = Phase::Waiting;
+        state.queued_at = now;
+    }
+    Some(state)
+}
+
 /// The earlier of two optional moments.
-pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (one, None) | (None, one) => one,

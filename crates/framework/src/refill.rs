@@ -1,10 +1,9 @@
 //! The persistent list behind [`crate::Mode::Refill`]: the published simulators sort one list stably at every
 //! event, so that ties are decided by history. Linear in the number of jobs; meant for comparisons, not for size.
 
-use crate::ranked::earlier;
 use crate::{Key, Rank, View};
 use std::collections::BTreeMap;
-use trainyard_types::{JobId, Time};
+use trainyard_types::JobId;
 
 /// All active jobs in the order of the last decision.
 #[derive(Default)]
@@ -63,13 +62,5 @@ impl Refill {
         let (run, left): (Vec<_>, Vec<_>) = self.list.iter().partition(|job| runs(**job));
         self.list = run;
         self.list.extend(left);
-    }
-
-    /// The next moment at which any key changes by itself.
-    pub(crate) fn next_change<R: Rank>(&self, rank: &mut R, view: &View<'_>) -> Option<Time> {
-        let times = self.list.iter().filter_map(|id| view.job(*id)).filter_map(|job| {
-            rank.changes_at(job, view).filter(|time| *time > view.now)
-        });
-        times.fold(None, |next, time| earlier(next, Some(time)))
     }
 }

@@ -335,3 +335,35 @@ fn several_members_of_one_grant_share_its_gpus() {
     };
     assert_eq!(placement(&host, 0), placement(&host, 1));
 }
+
+#[test]
+fn a_decision_taken_on_a_snapshot_is_checked_against_what_happened_since() {
+    let mut host = host("fifo");
+    host.obeys = true;
+    host.submit(0, job(0, 8));
+    host.submit(1, job(1, 4));
+    host.submit(1, job(2, 4));
+    // Both jobs wait; a slow policy thinks on a snapshot in which the first job is about to go.
+    let mut snapshot = host.engine.snapshot();
+    snapshot.free.give(&snapshot.state.live(JobId(0)).expect("live").state.planned.clone().expect("planned"));
+    let mut pipeline = Selection::policy("fifo").build().expect("defaults build");
+    let mut cx = Cx::new(1, snapshot.state.decisions, 1_000_000);
+    let beliefs = trainyard_testkit::host::Plain;
+    let thought = trainyard_engine::think(
+        snapshot.now,
+        &snapshot.state,
+        &mut snapshot.free.clone(),
+        &beliefs,
+        (&mut pipeline, &mut cx),
+    );
+    let trainyard_engine::Thought::Decided(decision) = thought else { panic!("fifo decides") };
+    assert_eq!(decision.changes.len(), 2);
+    // Meanwhile job 1 was cancelled, and job 0 did not go: neither change is possible any more.
+    host.obeys = false;
+    host.at(2, Event::Cancelled(JobId(1)));
+    let now = host.engine.state().now;
+    host.engine.adopt(now, decision, &snapshot);
+    host.engine.assert_invariants();
+    assert_eq!(host.engine.stats().faults, 2);
+    assert!(host.runs(0) && !host.runs(2));
+}

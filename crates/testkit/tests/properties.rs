@@ -1,0 +1,146 @@
+//! Random clusters, jobs and mishaps: whatever comes, the invariants hold and nothing is lost.
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use std::sync::Arc;
+use trainyard_policies::compose::{Choice, Selection};
+use trainyard_policies::registry::{PLACERS, POLICIES};
+use trainyard_profile::{Catalog, CostModel};
+use trainyard_sim::{Options, Quiet, simulate};
+use trainyard_types::{
+    Cluster, Event, GpuAt, GpuType, Job, JobId, NodeId, Span, Tenant, TenantId, Tenants, Time, Work,
+};
+use trainyard_workload::{TraceJob, Workload};
+
+#[derive(Clone, Debug)]
+struct Case {
+    cluster: Cluster,
+    workload: Workload,
+    options: Options,
+    selection: Selection,
+}
+
+fn any_cluster() -> impl Strategy<Value = Cluster> {
+    let nodes = prop::collection::vec((prop::sample::select(vec!["v100", "a100"]), 1u8..=8), 1..6);
+    nodes.prop_map(|nodes| {
+        let mut cluster = Cluster { pools: vec!["default".to_owned()], ..Cluster::default() };
+        for (kind, gpus) in nodes {
+            let kind = cluster.add_kind(kind);
+            cluster.add_node(kind, gpus);
+        }
+        cluster
+    })
+}
+
+/// Numbers out of which a job is made, small enough to shrink well.
+type Seeds = (u32, u64, u32, u32, u8, u8, u16, u64);
+
+fn any_job() -> impl Strategy<Value = Seeds> {
+    (1u32..=6, 0u64..600, 1u32..=300, 0u32..3, 0u8..12, 0u8..4, 0u16..3, 0u64..400)
+}
+
+fn make_job(id: u32, seeds: Seeds) -> TraceJob {
+    let (gpus, at, work, tenant, odd, kind, priority, extra) = seeds;
+    let mut job = Job::simple(JobId(id), Time(at * 1_000_000), gpus);
+    job.tenant = TenantId(tenant);
+    job.priority = i32::from(priority);
+    match odd {
+        0 => job.preemptible = false,
+        1 => job.min_run = Span::secs(extra),
+        2 => job.not_before = Some(Time((at + extra) * 1_000_000)),
+        3 => job.run_max = Some(Span::secs(extra + 1)),
+        4 if id > 0 => job.after = vec![JobId(id / 2)],
+        5 => (job.want.gpus, job.want.gpus_min, job.want.gpus_max, job.want.permille) = (1, 1, 1, 400),
+        6 => job.want.nodes_max = 1,
+        7 => job.want.gpus_max = gpus + 2,
+        _ => {}
+    }
+    if kind == 0 {
+        job.want.kinds.push(GpuType(0));
+    }
+    let fails_at = (odd == 8).then_some(Work(f64::from(work) / 2.0));
+    TraceJob { job: Arc::new(job), work: Work(f64::from(work)), fails_at }
+}
+
+fn any_workload() -> impl Strategy<Value = Workload> {
+    prop::collection::vec(any_job(), 1..40).prop_map(|mut seeds| {
+        seeds.sort_by_key(|seeds| seeds.1);
+        let mut workload = Workload::empty("random");
+        workload.catalog = Catalog::default();
+        workload.tenants = Tenants::new(vec![
+            Tenant { ceiling: Some(12), ..Tenant::named("all") },
+            Tenant { parent: Some(TenantId(0)), ceiling: Some(7), ..Tenant::named("ann") },
+            Tenant { parent: Some(TenantId(0)), ..Tenant::named("bob") },
+        ]);
+        let jobs = seeds.into_iter().enumerate();
+        workload.jobs = jobs.map(|(id, seeds)| make_job(id as u32, seeds)).collect();
+        workload
+    })
+}
+
+fn any_mishaps() -> impl Strategy<Value = Vec<(u64, u8, u32, u64)>> {
+    prop::collection::vec((0u64..2_000, 0u8..6, 0u32..40, 1u64..300), 0..8)
+}
+
+fn mishap(cluster: &Cluster, (at, what, which, length): (u64, u8, u32, u64)) -> Vec<(Time, Event)> {
+    let node = NodeId(which % cluster.nodes.len() as u32);
+    let gpu = GpuAt { node, gpu: (which / 7) as u8 % cluster.node(node).gpus };
+    let (at, later) = (Time(at * 1_000_000), Time((at + length) * 1_000_000));
+    match what {
+        0 => vec![(at, Event::NodeLost(node)), (later, Event::NodeUp(node))],
+        1 => vec![(at, Event::GpuLost(gpu)), (later, Event::GpuBack(gpu))],
+        2 => vec![(at, Event::NodeDrained(node)), (later, Event::NodeUp(node))],
+        3 => vec![(at, Event::Hold(JobId(which))), (later, Event::Release(JobId(which)))],
+        4 => vec![(at, Event::Cancelled(JobId(which)))],
+        _ => vec![(at, Event::QuotaChanged(TenantId(0), Some(which % 16)))]
+            .into_iter()
+            .chain([(later, Event::QuotaChanged(TenantId(0), Some(12)))])
+            .collect(),
+    }
+}
+
+fn any_case() -> impl Strategy<Value = Case> {
+    let names = (0..POLICIES.len(), prop::option::of(0..PLACERS.len()));
+    let world = (any_cluster(), any_workload(), any_mishaps());
+    (world, names, 0u64..4, 0u8..3).prop_map(|((cluster, workload, mishaps), names, seed, costs)| {
+        let mut options = Options { seed, ..Options::default() };
+        options.setup.check_every = 1;
+        options.setup.quarantine.period = Span::secs(500);
+        options.costs = match costs {
+            0 => CostModel::Free,
+            1 => CostModel::Flat { save: Span::secs(3), start: Span::secs(7) },
+            _ => CostModel::Profile,
+        };
+        options.injected = mishaps.into_iter().flat_map(|seeds| mishap(&cluster, seeds)).collect();
+        let selection = Selection {
+            place: names.1.map(|place| Choice::named(PLACERS[place].name)),
+            ..Selection::policy(POLICIES[names.0].name)
+        };
+        Case { cluster, workload, options, selection }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, rng_seed: RngSeed::Fixed(20), ..ProptestConfig::default() })]
+
+    #[test]
+    fn invariants_hold_and_nothing_is_lost_whatever_comes(case in any_case()) {
+        let cluster = Arc::new(case.cluster);
+        let run = || {
+            let pipeline = case.selection.build().expect("defaults build");
+            simulate(&case.workload, &cluster, pipeline, &case.options, &mut Quiet)
+        };
+        let first = run();
+        prop_assert_eq!(first.stats.faults, 0, "{:?}", first.stats.fault_samples);
+        prop_assert_eq!(first.stats.policy_errors + first.stats.policy_panics, 0);
+        prop_assert_eq!(first.jobs.len() + first.unfinished.len(), case.workload.jobs.len());
+        prop_assert!(first.unfinished.is_empty(), "unfinished: {:?}", first.unfinished);
+        for one in &first.jobs {
+            let submitted = case.workload.jobs[one.job.index()].job.submitted;
+            prop_assert!(one.ended >= submitted);
+            prop_assert!(one.first_start.is_none_or(|start| start >= submitted));
+        }
+        let second = run();
+        prop_assert_eq!(&first.jobs, &second.jobs);
+    }
+}
