@@ -70,6 +70,8 @@ impl Engine {
         self.vacate(at, job, done);
         if let Some(end) = self.ending.remove(&job) {
             self.over(at, job, end);
+        } else {
+            self.rejoin(at, job);
         }
     }
 
@@ -117,6 +119,7 @@ impl Engine {
                 self.timers.insert((at + wait, Timer::Unblock(job)));
             }
         }
+        self.rejoin(at, job);
         self.wants_decision = true;
     }
 
@@ -276,6 +279,18 @@ impl Engine {
         }
         if planned {
             self.dirty.insert(job);
+        }
+    }
+
+    /// Lets a job that was released while it still stopped back into its queue.
+    fn rejoin(&mut self, at: Time, job: JobId) {
+        let state = &self.state;
+        let queued = state.waiting.contains(job)
+            || state.granted.contains(job)
+            || state.unadmitted.contains(job)
+            || self.blocked.contains_key(&job);
+        if !queued {
+            self.eligible(at, job);
         }
     }
 

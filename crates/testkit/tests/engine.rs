@@ -367,3 +367,15 @@ fn a_decision_taken_on_a_snapshot_is_checked_against_what_happened_since() {
     assert_eq!(host.engine.stats().faults, 2);
     assert!(host.runs(0) && !host.runs(2));
 }
+
+#[test]
+fn a_job_released_while_it_still_stops_takes_part_again() {
+    let mut host = host("fifo");
+    host.submit(0, job(0, 4));
+    host.obeys = false;
+    host.at(10, Event::Hold(JobId(0)));
+    host.at(11, Event::Release(JobId(0)));
+    host.obeys = true;
+    host.at(12, Event::Stopped { job: JobId(0), attempt: Attempt(1), done: Work::ZERO });
+    assert!(host.runs(0));
+}
