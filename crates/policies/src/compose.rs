@@ -19,6 +19,9 @@ impl Choice {
     }
 }
 
+/// A key, its value, and another key that must be there too.
+pub type Wish = (&'static str, &'static str, Option<&'static str>);
+
 /// What a user chose. Only the policy is required: it brings its usual placer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
@@ -38,9 +41,24 @@ impl Selection {
         Selection { policy: Choice::named(name), ..Selection::default() }
     }
 
+    /// Gives the policy settings it has keys for, as (key, value, only beside this other key), unless the user said
+    /// otherwise; later ones win. Presets speak to all policies this way without knowing any.
+    pub fn wish(&mut self, wishes: impl IntoIterator<Item = Wish>) {
+        let Ok(entry) = find("policy", POLICIES, &self.policy.name) else { return };
+        let known = (entry.defaults)();
+        let said = self.policy.settings.0.clone();
+        for (key, value, beside) in wishes {
+            let fits = known.contains_key(key) && beside.is_none_or(|key| known.contains_key(key));
+            if fits && !said.contains_key(key) {
+                self.policy.settings.0.insert(key.to_owned(), value.into());
+            }
+        }
+    }
+
     /// Builds the pipeline.
     pub fn build(&self) -> Result<Pipeline, ConfigError> {
-        let mut pipeline = (find("policy", POLICIES, &self.policy.name)?.build)(&self.policy.settings)?;
+        let mut pipeline =
+            (find("policy", POLICIES, &self.policy.name)?.build)(&self.policy.settings)?;
         if let Some(choice) = &self.place {
             let entry = find("placer", PLACERS, &choice.name)?;
             pipeline.place = (entry.build)(&choice.settings)?;

@@ -18,7 +18,10 @@ pub const ENTRY: PolicyEntry = Entry {
     },
     settings: &[
         ("fill", "`strict`: the head blocks the rest; `backfill`: whoever fits may pass it"),
-        ("mode", "`changes`, or `refill` to fill an emptied cluster at each event as published simulators do"),
+        (
+            "mode",
+            "`changes`, or `refill` to fill an emptied cluster at each event as published simulators do",
+        ),
     ],
     defaults: defaults::<Settings>,
     build,

@@ -3,8 +3,8 @@
 pub(crate) use crate::place::FewestNodes;
 pub(crate) use serde::{Deserialize, Serialize};
 pub(crate) use trainyard_framework::{
-    Ask, ConfigError, Cx, Entry, Family, Fill, Free, JobRef, Key, Knowledge, Level, Mode, Needs,
-    Objective, Offer, Pipeline, PlaceEntry, Place, Policy, PolicyEntry, PolicyError, Rank, Ranked,
-    RawSettings, Taxonomy, View, defaults,
+    Answer, Ask, ConfigError, Cx, Entry, Family, Fill, Free, GateEntry, JobRef, Key, Level, Mode,
+    Needs, Objective, Offer, Pipeline, Place, PlaceEntry, Policy, PolicyEntry, PolicyError, Rank,
+    Ranked, RawSettings, Taxonomy, View, defaults, wanted,
 };
-pub(crate) use trainyard_types::{GpuType, JobId, NodeId, Placement, Span, Time};
+pub(crate) use trainyard_types::{GpuType, JobId, NodeId, Placement, Reason, Span, Time};

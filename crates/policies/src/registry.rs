@@ -1,16 +1,52 @@
 //! The one table that makes policies, placers, gates and tuners exist.
 
-use crate::{fifo, place};
+use crate::{
+    conservative, easy, elas, fair_share, fifo, gandiva, gittins, las, load, place, priority, sjf,
+    srsf, srtf, tiresias,
+};
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
-/// All policies.
-pub const POLICIES: &[&PolicyEntry] = &[&fifo::ENTRY];
+/// All policies, family by family. The first of each family stands for it, see [`representatives`].
+pub const POLICIES: &[&PolicyEntry] = &[
+    &fifo::ENTRY,
+    &easy::ENTRY,
+    &conservative::ENTRY,
+    &srtf::ENTRY,
+    &srsf::ENTRY,
+    &sjf::ENTRY,
+    &tiresias::ENTRY,
+    &las::ENTRY,
+    &gittins::ENTRY,
+    &elas::ENTRY,
+    &fair_share::ENTRY,
+    &priority::ENTRY,
+    &gandiva::ENTRY,
+];
+
+/// One policy of each family, in the order of the table: what `compare` shows by default.
+pub fn representatives() -> Vec<&'static PolicyEntry> {
+    let mut chosen: Vec<&'static PolicyEntry> = Vec::new();
+    for entry in POLICIES.iter().copied() {
+        if chosen.iter().all(|other| other.class.family != entry.class.family) {
+            chosen.push(entry);
+        }
+    }
+    chosen
+}
 
 /// All placers.
-pub const PLACERS: &[&PlaceEntry] = &[&place::fewest_nodes::ENTRY];
+pub const PLACERS: &[&PlaceEntry] = &[
+    &place::fewest_nodes::ENTRY,
+    &place::first_fit::ENTRY,
+    &place::best_fit::ENTRY,
+    &place::spread::ENTRY,
+    &place::skew::ENTRY,
+    &place::fgd::ENTRY,
+    &place::buddy::ENTRY,
+];
 
 /// All admission gates.
-pub const GATES: &[&GateEntry] = &[];
+pub const GATES: &[&GateEntry] = &[&load::ENTRY];
 
 /// All tuners.
 pub const TUNERS: &[&TuneEntry] = &[];
