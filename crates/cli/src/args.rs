@@ -1,0 +1,395 @@
+//! The command line.
+
+use crate::failure::{EXIT_CODES, Failure};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use trainyard_sim::Semantics;
+
+/// The version, with the commit where it is known.
+pub const VERSION: &str = env!("TRAINYARD_VERSION");
+
+const EXAMPLES: &str = "\
+Examples:
+  trainyard                                      compare policies on an embedded workload
+  trainyard --policies fifo,srtf,tiresias        compare only these
+  trainyard --trace jobs.csv --cluster '16x8 a100, 4x4 t4'
+  trainyard sim --policy las --place fgd --admit load=1.2 --set 'las.thresholds=[1h,10h]'
+  trainyard policies tiresias                    what a policy is, knows and can be told
+  trainyard trace generate --jobs 5000 --load 0.9 --out jobs.csv";
+
+/// A scheduler for deep-learning clusters: compare policies on a trace, simulate, look them up.
+///
+/// Without a command, `compare` is meant.
+#[derive(Debug, Parser)]
+#[command(name = "trainyard", version = VERSION, override_usage = "trainyard [COMMAND] [OPTIONS]")]
+#[command(after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What is to be done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run several policies on the same jobs and show them side by side.
+    #[command(after_help = COMPARE_HELP)]
+    Compare(CompareArgs),
+    /// Run one policy and show everything about the run.
+    #[command(after_help = SIM_HELP)]
+    Sim(SimArgs),
+    /// List policies, placers, gates and tuners, or explain one of them.
+    Policies(PoliciesArgs),
+    /// Look at clusters.
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+    /// Make traces.
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    /// Print a completion script for a shell.
+    #[command(
+        after_help = "Example:\n  trainyard completions bash > ~/.local/share/bash-completion/completions/trainyard"
+    )]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+const COMPARE_HELP: &str = "\
+Examples:
+  trainyard compare --policies all --report all.html
+  trainyard compare --policies fifo,fifo:fill=backfill,easy --generate jobs=2000 load=1.1
+  trainyard compare --trace jobs.csv.gz --cluster cluster.toml --estimate-error 1.0 --json
+  trainyard compare --failures mtbf=30d,repair=4h --costs 'flat save=5s start=25s'
+
+The same input, settings and seed give the same bytes, on any number of threads.
+The report is one HTML file that needs nothing else; it is written to trainyard-report.html unless --report says
+otherwise, or --json or --csv is given without --report.";
+
+const SIM_HELP: &str = "\
+Examples:
+  trainyard sim --policy srtf
+  trainyard sim --policy tiresias --trace 480.csv --format tiresias --semantics tiresias --cluster '15x4 p100'
+  trainyard sim --policy las --set las.mode=changes --jobs-out jobs-las.csv --log actions.txt";
+
+/// `compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// Policies by name, with settings if wanted: a,b:key=value; `all` for every one [default: one of each family].
+    #[arg(long, value_name = "NAMES", help_heading = "Policies")]
+    pub policies: Vec<String>,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// `sim`.
+#[derive(Debug, Args)]
+pub struct SimArgs {
+    /// The policy, with settings if wanted: NAME or NAME:key=value,...
+    #[arg(long, value_name = "NAME", help_heading = "Policies")]
+    pub policy: String,
+    /// Write every action of the run to a text file.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub log: Option<PathBuf>,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// What `compare` and `sim` have in common.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub stages: StageArgs,
+    #[command(flatten)]
+    pub given: GivenArgs,
+    #[command(flatten)]
+    pub world: WorldArgs,
+    #[command(flatten)]
+    pub out: OutArgs,
+}
+
+/// What is put around or beside a policy.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Policies")]
+pub struct StageArgs {
+    /// Another placer than the policy's own: NAME or NAME:key=value,...
+    #[arg(long, value_name = "NAME")]
+    pub place: Option<String>,
+    /// A gate for new jobs: NAME, NAME=VALUE or NAME:key=value,...
+    #[arg(long, value_name = "NAME")]
+    pub admit: Option<String>,
+    /// A tuner (repeatable): NAME or NAME:key=value,...
+    #[arg(long, value_name = "NAME")]
+    pub tune: Vec<String>,
+    /// A setting (repeatable): OWNER.KEY=VALUE, such as las.quantum=10m; see `trainyard policies NAME`.
+    #[arg(long = "set", value_name = "SETTING")]
+    pub sets: Vec<String>,
+}
+
+/// The jobs and the cluster.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Jobs and cluster")]
+pub struct GivenArgs {
+    /// The cluster: one line such as '16x8 a100, 4x4 t4', or a TOML file [default: 8x8 v100, 4x8 a100].
+    #[arg(long, value_name = "LINE|FILE", env = "TRAINYARD_CLUSTER", hide_env_values = true)]
+    pub cluster: Option<String>,
+    /// Jobs from a file, packed with gzip or not [default: an embedded workload].
+    #[arg(long, value_name = "FILE", conflicts_with = "generate")]
+    pub trace: Option<PathBuf>,
+    /// The format of the trace.
+    #[arg(long, value_enum, default_value_t = Format::Auto, requires = "trace")]
+    pub format: Format,
+    /// Draw jobs by laws: key=value ..., such as jobs=2000 load=0.9 duration=gavel; see `trace generate --help`.
+    #[arg(long, value_name = "KEY=VALUE", num_args = 0..)]
+    pub generate: Option<Vec<String>>,
+    /// Models of your own from a TOML file (repeatable).
+    #[arg(long, value_name = "FILE")]
+    pub profiles: Vec<PathBuf>,
+    /// The seed of all randomness: generated jobs, errors of estimates, failures.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "1",
+        env = "TRAINYARD_SEED",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
+    pub seed: String,
+}
+
+/// How the simulated world behaves.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Simulated world")]
+pub struct WorldArgs {
+    /// Behave as a published simulator; flags below change single points of it.
+    #[arg(long, value_enum, default_value_t = Preset::Native)]
+    pub semantics: Preset,
+    /// What stopping and starting costs: profile, 'profile x2', free, 'flat save=5s start=25s' [default: profile].
+    #[arg(long, value_name = "MODEL")]
+    pub costs: Option<String>,
+    /// The error of estimates of sizes, as the standard deviation of its logarithm; 0 is exact [default: 0.3].
+    #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
+    pub estimate_error: Option<String>,
+    /// Decide only every so often, such as 5m, instead of at every event.
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
+    pub round: Option<String>,
+    /// Nodes fail: mtbf=30d,repair=4h are mean times for each node.
+    #[arg(long, value_name = "LAW")]
+    pub failures: Option<String>,
+    /// How long a decision takes: fixed=50ms,per-job=10us, or one span [default: no time].
+    #[arg(long, value_name = "COST")]
+    pub decision_cost: Option<String>,
+    /// How often running jobs save, so that a failure loses no more [default: 30m].
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
+    pub checkpoint_every: Option<String>,
+}
+
+/// Where results go.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutArgs {
+    /// Print JSON instead of a table; errors too.
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print CSV instead of a table, every measure in base units.
+    #[arg(long)]
+    pub csv: bool,
+    /// Where the HTML report goes; `none` for no report.
+    #[arg(long, value_name = "FILE|none", env = "TRAINYARD_REPORT", hide_env_values = true)]
+    pub report: Option<PathBuf>,
+    /// Write what came of every job to a CSV file.
+    #[arg(long, value_name = "FILE")]
+    pub jobs_out: Option<PathBuf>,
+    /// Threads to use; results do not depend on it [default: all cores].
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "TRAINYARD_THREADS",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
+    pub threads: Option<String>,
+}
+
+/// `policies`.
+#[derive(Debug, Args)]
+pub struct PoliciesArgs {
+    /// A policy, placer, gate or tuner to explain.
+    pub name: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `cluster ...`.
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Read a cluster and say what was understood.
+    #[command(
+        after_help = "Examples:\n  trainyard cluster check '16x8 a100, 4x4 t4'\n  trainyard cluster check cluster.toml --json"
+    )]
+    Check {
+        /// One line such as '16x8 a100, 4x4 t4', or a TOML file.
+        #[arg(value_name = "LINE|FILE")]
+        cluster: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `trace ...`.
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Draw a trace by laws of arrivals, durations and sizes.
+    #[command(after_help = crate::spec::LAWS_HELP)]
+    Generate(GenerateArgs),
+}
+
+/// `trace generate`.
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// How many jobs.
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub jobs: Option<String>,
+    /// Arrivals so that this part of the cluster is asked for: 0.85 is 85 %.
+    #[arg(long, value_name = "PART", conflicts_with = "per_hour", allow_hyphen_values = true)]
+    pub load: Option<String>,
+    /// Arrivals: so many jobs an hour.
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub per_hour: Option<String>,
+    /// Durations: gavel, elasticflow, philly, log-normal:median=40m,sigma=1.5, ...
+    #[arg(long, value_name = "LAW")]
+    pub duration: Option<String>,
+    /// GPUs of a job: one, gavel, elasticflow, or weights 1:0.7,8:0.3.
+    #[arg(long, value_name = "LAW")]
+    pub size: Option<String>,
+    /// Models by name, drawn alike; `gavel-*` for all that begin so.
+    #[arg(long, value_name = "NAMES")]
+    pub models: Option<String>,
+    /// How many tenants.
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub tenants: Option<String>,
+    /// Any other law (repeatable): KEY=VALUE, such as daily=0.5 or deadline_share=0.2.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
+    /// The seed of every draw.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "1",
+        env = "TRAINYARD_SEED",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
+    pub seed: String,
+    /// The cluster the load is meant for: a line or a TOML file [default: 8x8 v100, 4x8 a100].
+    #[arg(long, value_name = "LINE|FILE", env = "TRAINYARD_CLUSTER", hide_env_values = true)]
+    pub cluster: Option<String>,
+    /// Models of your own from a TOML file (repeatable).
+    #[arg(long, value_name = "FILE")]
+    pub profiles: Vec<PathBuf>,
+    /// Where the trace goes: .csv or .jsonl, with .gz to pack it [default: CSV on standard output].
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Without --out, write JSON lines; with it, print what was written as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Formats of traces.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// By the file's name and first line.
+    Auto,
+    /// Our own, as CSV.
+    Csv,
+    /// Our own, as JSON lines.
+    Jsonl,
+    /// Of the Tiresias simulator.
+    Tiresias,
+    /// Of the Muri simulator.
+    Muri,
+}
+
+/// Published simulators to behave as.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// Ours: costs from profiles, estimates with an error, what runs keeps its place.
+    Native,
+    /// Tiresias (NSDI'19): free preemption, exact sizes, refilled at every event.
+    Tiresias,
+    /// Muri (SIGCOMM'22): the same, with a start overhead charged at every event.
+    Muri,
+}
+
+impl Preset {
+    /// The preset of the simulator.
+    pub fn semantics(self) -> Semantics {
+        match self {
+            Preset::Native => Semantics::Native,
+            Preset::Tiresias => Semantics::Tiresias,
+            Preset::Muri => Semantics::Muri,
+        }
+    }
+}
+
+/// Reads the command line; `compare` is put in where no command is given.
+pub fn parse(mut arguments: Vec<OsString>) -> Result<Command, clap::Error> {
+    let is_flag = |text: &OsStr| text.to_string_lossy().starts_with('-');
+    let asks = ["-h", "--help", "-V", "--version"];
+    let means_compare = match arguments.get(1) {
+        None => true,
+        Some(first) => is_flag(first) && !asks.iter().any(|ask| first == *ask),
+    };
+    if means_compare {
+        arguments.insert(arguments.len().min(1), "compare".into());
+    }
+    Cli::try_parse_from(arguments).map(|cli| cli.command)
+}
+
+/// Help and version are answers; everything else is a malformed command line.
+pub fn explain(refused: clap::Error, as_json: bool) -> Result<(), Failure> {
+    match refused.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // Nobody reads on: that is no failure.
+            let _ = refused.print();
+            Ok(())
+        }
+        _ if as_json => {
+            let text = refused.to_string();
+            Err(Failure::Usage(text.trim().trim_start_matches("error: ").to_owned()))
+        }
+        _ => {
+            let _ = refused.print();
+            Err(Failure::Usage(String::new()))
+        }
+    }
+}
+
+/// The whole command line, for completions.
+pub fn whole() -> clap::Command {
+    Cli::command()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        whole().debug_assert();
+    }
+
+    #[test]
+    fn without_a_command_compare_is_meant() {
+        let parsed = |line: &str| parse(line.split(' ').map(OsString::from).collect());
+        assert!(matches!(parsed("trainyard"), Ok(Command::Compare(_))));
+        assert!(matches!(parsed("trainyard --policies fifo"), Ok(Command::Compare(_))));
+        assert!(matches!(parsed("trainyard policies fifo"), Ok(Command::Policies(_))));
+        let version = parsed("trainyard --version").map_err(|error| error.kind());
+        assert_eq!(version.err(), Some(ErrorKind::DisplayVersion));
+    }
+}

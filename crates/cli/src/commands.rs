@@ -1,0 +1,26 @@
+//! One file for each command.
+
+mod cluster;
+mod compare;
+mod completions;
+mod policies;
+mod sim;
+mod trace;
+
+use crate::args::{ClusterCommand, Command, TraceCommand};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Does what the command line says.
+pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
+    match command {
+        Command::Compare(args) => compare::run(&args, output),
+        Command::Sim(args) => sim::run(&args, output),
+        Command::Policies(args) => policies::run(&args, output),
+        Command::Cluster(ClusterCommand::Check { cluster, json }) => {
+            cluster::check(&cluster, json, output)
+        }
+        Command::Trace(TraceCommand::Generate(args)) => trace::generate(&args, output),
+        Command::Completions { shell } => completions::run(shell, output),
+    }
+}

@@ -1,0 +1,179 @@
+//! `trainyard compare`: policies side by side.
+
+use crate::args::{CompareArgs, OutArgs, RunArgs, VERSION};
+use crate::choice::{self, Entrant};
+use crate::experiment::{self, Done, Record};
+use crate::failure::Failure;
+use crate::given::{self, Given};
+use crate::options;
+use crate::output::Output;
+use std::path::{Path, PathBuf};
+use trainyard_report::jobs::JobsCsv;
+use trainyard_report::units::Unit;
+use trainyard_report::{About, Comparison, html, table};
+use trainyard_sim::Options;
+use trainyard_workload::cluster;
+
+/// Where the report goes unless a flag says otherwise.
+const REPORT: &str = "trainyard-report.html";
+
+/// Runs the command.
+pub fn run(args: &CompareArgs, output: &Output) -> Result<(), Failure> {
+    let RunArgs { stages, world, out, .. } = &args.run;
+    let (given, options) = prepare(&args.run)?;
+    let entrants = choice::entrants(&args.policies, stages, world.semantics.semantics())?;
+    let results = experiment::run_all(&given, &entrants, &options, (out, Record::Nothing))?;
+    let (done, broken) = sorted_out(&entrants, results);
+    let comparison = Comparison {
+        about: about(&given, &args.run, &options),
+        runs: done.iter().map(|one| one.run.clone()).collect(),
+    };
+    print(&comparison, out, output)?;
+    if let Some(path) = report_path(out) {
+        write_report(&comparison, &path, out, output)?;
+    }
+    if let Some(path) = &out.jobs_out {
+        write_jobs(&given, &done, path, output)?;
+    }
+    conclude(&given, &done, broken)
+}
+
+/// The jobs, the cluster and the options of a run.
+pub fn prepare(run: &RunArgs) -> Result<(Given, Options), Failure> {
+    let seed = options::whole("--seed", &run.given.seed, options::SEED_MAX)?;
+    let options = options::read(&run.world, seed)?;
+    Ok((given::load(&run.given)?, options))
+}
+
+/// What is common to all runs.
+pub fn about(given: &Given, run: &RunArgs, options: &Options) -> About {
+    let load = given.workload.offered_load(&given.cluster);
+    About {
+        version: VERSION.to_owned(),
+        workload: given.workload.name.clone(),
+        jobs: given.workload.jobs.len() as u64,
+        offered_load: load.is_finite().then_some(load),
+        cluster: cluster::line_of(&given.cluster),
+        gpus: given.cluster.gpus(),
+        seed: options.seed,
+        options: options::listed(&run.world, options),
+    }
+}
+
+/// Runs that came to their end, and a sentence for each that did not.
+pub fn sorted_out(
+    entrants: &[Entrant],
+    results: Vec<Result<Done, String>>,
+) -> (Vec<Done>, Vec<String>) {
+    let (mut done, mut broken) = (Vec::new(), Vec::new());
+    for (entrant, result) in entrants.iter().zip(results) {
+        match result {
+            Ok(one) => done.push(one),
+            Err(panic) => broken.push(format!("the run of {} broke down: {panic}", entrant.label)),
+        }
+    }
+    (done, broken)
+}
+
+/// One sentence about what is being run.
+pub fn headline(about: &About) -> String {
+    let load = match about.offered_load {
+        Some(load) => format!(", load {load:.2}"),
+        None => String::new(),
+    };
+    format!(
+        "{} jobs ({}) on {}: {} GPUs{load}, seed {}\n\n",
+        Unit::Count.text(about.jobs as f64),
+        about.workload,
+        about.cluster,
+        about.gpus,
+        about.seed
+    )
+}
+
+/// Writes the page, and says so to people.
+pub fn write_report(
+    comparison: &Comparison,
+    path: &Path,
+    out: &OutArgs,
+    output: &Output,
+) -> Result<(), Failure> {
+    let page = html::page(comparison);
+    output.write_file(path, |file| file.write_all(page.as_bytes()))?;
+    if out.json || out.csv {
+        return Ok(());
+    }
+    output.print(&format!("Report: {}\n", path.display()))
+}
+
+/// Writes what came of every job.
+pub fn write_jobs(
+    given: &Given,
+    done: &[Done],
+    path: &Path,
+    output: &Output,
+) -> Result<(), Failure> {
+    output.write_file(path, |file| {
+        let mut jobs = JobsCsv::new(&given.workload, &given.cluster, file)?;
+        for one in done {
+            jobs.add(&one.run.policy, &one.outcome)?;
+        }
+        jobs.finish()
+    })
+}
+
+/// Fails when a job was left unfinished or a policy did not work.
+pub fn conclude(given: &Given, done: &[Done], mut troubles: Vec<String>) -> Result<(), Failure> {
+    for one in done {
+        let (name, summary) = (&one.run.policy, &one.run.summary);
+        if summary.unfinished > 0 {
+            let labels: Vec<String> = one
+                .outcome
+                .unfinished
+                .iter()
+                .take(5)
+                .map(|job| given.workload.label(*job))
+                .collect();
+            let more = if one.outcome.unfinished.len() > 5 { ", ..." } else { "" };
+            troubles.push(format!(
+                "{name} left {} of {} jobs UNFINISHED ({}{more})",
+                summary.unfinished,
+                summary.jobs,
+                labels.join(", ")
+            ));
+        }
+        let trouble = summary.trouble;
+        if trouble != Default::default() {
+            let first = one.outcome.stats.fault_samples.first();
+            let example = first.map(|fault| format!(", such as {fault:?}")).unwrap_or_default();
+            troubles.push(format!(
+                "{name} did not work properly: {} faulty grants, {} errors, {} panics, {} decisions by a plain order instead{example}",
+                trouble.faults, trouble.errors, trouble.panics, trouble.fallbacks
+            ));
+        }
+    }
+    if troubles.is_empty() { Ok(()) } else { Err(Failure::Operation(troubles.join("; "))) }
+}
+
+fn print(comparison: &Comparison, out: &OutArgs, output: &Output) -> Result<(), Failure> {
+    if out.json {
+        return output.print_json(&comparison.json());
+    }
+    if out.csv {
+        return output.print_with(|out| table::csv(comparison, out));
+    }
+    output.print(&headline(&comparison.about))?;
+    output.print(&table::terminal(comparison, output.ink, output.width))?;
+    output.print(
+        "\n* best of its column. JCT: job completion time. knows: what the policy was told of job sizes.\n",
+    )
+}
+
+fn report_path(out: &OutArgs) -> Option<PathBuf> {
+    match &out.report {
+        Some(path) if path.as_os_str() == "none" => None,
+        Some(path) => Some(path.clone()),
+        None if out.json || out.csv => None,
+        None => Some(PathBuf::from(REPORT)),
+    }
+}

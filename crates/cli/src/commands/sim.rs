@@ -1,0 +1,47 @@
+//! `trainyard sim`: one policy, in full.
+
+use super::compare::{about, conclude, headline, prepare, sorted_out, write_jobs, write_report};
+use crate::args::{RunArgs, SimArgs};
+use crate::choice;
+use crate::experiment::{self, Record};
+use crate::failure::Failure;
+use crate::output::Output;
+use trainyard_report::{Comparison, table, text};
+
+/// Runs the command.
+pub fn run(args: &SimArgs, output: &Output) -> Result<(), Failure> {
+    let RunArgs { stages, world, out, .. } = &args.run;
+    let (given, options) = prepare(&args.run)?;
+    let entrant = choice::entrant_alone(&args.policy, stages, world.semantics.semantics())?;
+    let entrants = [entrant];
+    let record = if args.log.is_some() { Record::Actions } else { Record::Nothing };
+    let results = experiment::run_all(&given, &entrants, &options, (out, record))?;
+    let (done, broken) = sorted_out(&entrants, results);
+    let comparison = Comparison {
+        about: about(&given, &args.run, &options),
+        runs: done.iter().map(|one| one.run.clone()).collect(),
+    };
+    if out.json {
+        output.print_json(&comparison.json())?;
+    } else if out.csv {
+        output.print_with(|out| table::csv(&comparison, out))?;
+    } else if let Some(run) = comparison.runs.first() {
+        output.print(&headline(&comparison.about))?;
+        output.print(&format!("{}: {}\nknows: {}\n", run.policy, run.about, run.knows.text()))?;
+        for (key, value) in &run.settings {
+            output.print(&format!("{key} = {value}\n"))?;
+        }
+        output.print(&format!("\n{}", table::terminal_one(run, output.ink)))?;
+    }
+    if let Some(path) = out.report.as_ref().filter(|path| path.as_os_str() != "none") {
+        write_report(&comparison, path, out, output)?;
+    }
+    if let Some(path) = &out.jobs_out {
+        write_jobs(&given, &done, path, output)?;
+    }
+    if let (Some(path), Some(one)) = (&args.log, done.first()) {
+        let log = text::action_log(&given.workload, &one.actions);
+        output.write_file(path, |file| file.write_all(log.as_bytes()))?;
+    }
+    conclude(&given, &done, broken)
+}

@@ -1,0 +1,127 @@
+//! Options of a run from flags.
+
+use crate::args::{Preset, WorldArgs};
+use crate::choice::split_list;
+use crate::failure::Failure;
+use serde::{Deserialize, Serialize};
+use trainyard_engine::Trigger;
+use trainyard_framework::RawSettings;
+use trainyard_sim::{DecisionCost, FailureModel, Options};
+use trainyard_types::Span;
+
+/// The largest seed: settings are TOML, whose integers have a sign.
+pub const SEED_MAX: u64 = i64::MAX as u64;
+
+/// The options of a run.
+pub fn read(args: &WorldArgs, seed: u64) -> Result<Options, Failure> {
+    let mut options = args.semantics.semantics().options();
+    options.seed = seed;
+    if let Some(text) = &args.costs {
+        options.costs = text.parse().map_err(|_| {
+            let expected = "profile, 'profile x2', free or 'flat save=5s start=25s'";
+            Failure::flag("--costs", text, expected)
+        })?;
+    }
+    if let Some(text) = &args.estimate_error {
+        let sigma = text.parse().ok().filter(|sigma| (0.0..=10.0).contains(sigma));
+        let expected = "a standard deviation from 0 to 10, such as 0.3";
+        options.estimate_error =
+            sigma.ok_or_else(|| Failure::flag("--estimate-error", text, expected))?;
+    }
+    if let Some(text) = &args.round {
+        options.trigger = Trigger::Clock(span("--round", text)?);
+    }
+    if let Some(text) = &args.checkpoint_every {
+        options.checkpoint_every = span("--checkpoint-every", text)?;
+    }
+    if let Some(text) = &args.failures {
+        options.failures = Some(failures(text)?);
+    }
+    if let Some(text) = &args.decision_cost {
+        options.decision_cost = decision_cost(text)?;
+    }
+    Ok(options)
+}
+
+/// Every option by name, for reports.
+pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
+    let trigger = match options.trigger {
+        Trigger::Events => "at every event".to_owned(),
+        Trigger::Clock(every) => format!("every {every}"),
+    };
+    let failures = match options.failures {
+        None => "none".to_owned(),
+        Some(model) => format!("mtbf={},repair={}", model.between, model.repair),
+    };
+    let DecisionCost { fixed, per_job } = options.decision_cost;
+    let semantics = match args.semantics {
+        Preset::Native => "native",
+        Preset::Tiresias => "tiresias",
+        Preset::Muri => "muri",
+    };
+    [
+        ("semantics", semantics.to_owned()),
+        ("decisions", trigger),
+        ("costs", options.costs.to_string()),
+        ("estimate-error", options.estimate_error.to_string()),
+        ("decision-cost", format!("fixed={fixed},per-job={per_job}")),
+        ("failures", failures),
+        ("checkpoint-every", options.checkpoint_every.to_string()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .to_vec()
+}
+
+/// A whole number from 0 to `most`.
+pub fn whole(flag: &str, text: &str, most: u64) -> Result<u64, Failure> {
+    let number = text.trim().parse().ok().filter(|number| *number <= most);
+    number.ok_or_else(|| Failure::flag(flag, text, format!("a whole number from 0 to {most}")))
+}
+
+/// A length of time above zero.
+fn span(flag: &str, text: &str) -> Result<Span, Failure> {
+    let span = text.parse().ok().filter(|span| *span > Span::ZERO);
+    let expected = "a length of time above 0, such as 90s, 5m, 1h30m or 2d";
+    span.ok_or_else(|| Failure::flag(flag, text, expected))
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(default)]
+struct FailureLaw {
+    mtbf: Span,
+    repair: Span,
+}
+
+impl Default for FailureLaw {
+    fn default() -> FailureLaw {
+        FailureLaw { mtbf: Span::secs(30 * 86_400), repair: Span::secs(4 * 3600) }
+    }
+}
+
+fn failures(text: &str) -> Result<FailureModel, Failure> {
+    let refused = |error| Failure::config("--failures", error);
+    let raw = RawSettings::parse(split_list(text)).map_err(refused)?;
+    let FailureLaw { mtbf, repair } = raw.read("failures").map_err(refused)?;
+    if mtbf == Span::ZERO || repair == Span::ZERO {
+        let expected = "mean times above 0, such as mtbf=30d,repair=4h";
+        return Err(Failure::flag("--failures", text, expected));
+    }
+    Ok(FailureModel { between: mtbf, repair })
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct CostLaw {
+    fixed: Span,
+    per_job: Span,
+}
+
+fn decision_cost(text: &str) -> Result<DecisionCost, Failure> {
+    if !text.contains('=') {
+        return Ok(DecisionCost { fixed: span("--decision-cost", text)?, per_job: Span::ZERO });
+    }
+    let refused = |error| Failure::config("--decision-cost", error);
+    let raw = RawSettings::parse(split_list(text)).map_err(refused)?;
+    let CostLaw { fixed, per_job } = raw.read("decision-cost").map_err(refused)?;
+    Ok(DecisionCost { fixed, per_job })
+}

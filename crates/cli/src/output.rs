@@ -1,0 +1,164 @@
+//! What comes out: text on the terminal, and files that are whole or not there.
+
+use crate::failure::{Failure, INTERRUPTED};
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use trainyard_report::table::Ink;
+
+/// The terminal and the files of one run of the program.
+pub struct Output {
+    /// Whether the terminal takes colours.
+    pub ink: Ink,
+    /// The width of the terminal; `None` when there is none.
+    pub width: Option<u16>,
+    /// Files that are being written.
+    unfinished: Arc<Mutex<BTreeSet<PathBuf>>>,
+}
+
+impl Output {
+    /// Colours only on a terminal, and never against `NO_COLOR`.
+    pub fn new() -> Output {
+        let is_terminal = io::stdout().is_terminal();
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let width = terminal_size::terminal_size().map(|(width, _)| width.0);
+        Output {
+            ink: if is_terminal && !refused && !dumb { Ink::Colour } else { Ink::Plain },
+            width: width.filter(|_| is_terminal),
+            unfinished: Arc::default(),
+        }
+    }
+
+    /// On an interrupt, removes what is half written and ends with its own code.
+    pub fn watch_interrupts(&self) {
+        let unfinished = Arc::clone(&self.unfinished);
+        // Without a handler an interrupt still ends the program, only less tidily.
+        let _ = ctrlc::set_handler(move || {
+            remove_all(&unfinished);
+            let _ = writeln!(io::stderr(), "\nerror: interrupted");
+            std::process::exit(INTERRUPTED);
+        });
+    }
+
+    /// Prints text as it is.
+    pub fn print(&self, text: &str) -> Result<(), Failure> {
+        io::stdout().lock().write_all(text.as_bytes()).map_err(stdout_failed)
+    }
+
+    /// Lets `write` write to standard output.
+    pub fn print_with(
+        &self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let mut out = BufWriter::new(io::stdout().lock());
+        write(&mut out).and_then(|()| out.flush()).map_err(stdout_failed)
+    }
+
+    /// Prints JSON, one value, readable.
+    pub fn print_json(&self, value: &serde_json::Value) -> Result<(), Failure> {
+        self.print(&format!("{value:#}\n"))
+    }
+
+    /// Sees to it that all text is out.
+    pub fn flush(&self) -> Result<(), Failure> {
+        io::stdout().flush().map_err(stdout_failed)
+    }
+
+    /// Writes a file beside its final place and moves it there when it is whole.
+    pub fn write_file(
+        &self,
+        path: &Path,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let failed = |error: io::Error| {
+            Failure::Operation(format!("{}: cannot be written: {}", path.display(), reason(&error)))
+        };
+        if path.is_dir() {
+            return Err(failed(io::Error::from(ErrorKind::IsADirectory)));
+        }
+        if path.exists() && !path.is_file() {
+            // A device or a pipe: there is nothing to move.
+            let mut out =
+                BufWriter::new(OpenOptions::new().write(true).open(path).map_err(failed)?);
+            return write(&mut out).and_then(|()| out.flush()).map_err(failed);
+        }
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let draft = draft_of(&target);
+        self.lock().insert(draft.clone());
+        let written = File::create_new(&draft).and_then(|file| {
+            let mut out = BufWriter::new(file);
+            write(&mut out)?;
+            out.flush()?;
+            drop(out);
+            fs::rename(&draft, &target)
+        });
+        if written.is_err() {
+            let _ = fs::remove_file(&draft);
+        }
+        self.lock().remove(&draft);
+        written.map_err(failed)
+    }
+
+    /// Removes every file that is half written.
+    pub fn remove_unfinished(&self) {
+        remove_all(&self.unfinished);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Says what went wrong, on standard error.
+pub fn report_failure(failure: &Failure, as_json: bool) {
+    let message = failure.message();
+    if message.is_empty() {
+        return;
+    }
+    let text = if as_json { failure.json().to_string() } else { format!("error: {message}") };
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// What a panic said.
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
+}
+
+/// What the system says about a failure, without its number.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+fn draft_of(target: &Path) -> PathBuf {
+    let name = target.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = format!(".{}.{}.tmp", name.unwrap_or_default(), std::process::id());
+    target.with_file_name(name)
+}
+
+fn remove_all(paths: &Mutex<BTreeSet<PathBuf>>) {
+    let mut paths = paths.lock().unwrap_or_else(PoisonError::into_inner);
+    for path in std::mem::take(&mut *paths) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn stdout_failed(error: io::Error) -> Failure {
+    // The CSV writer wraps what happened.
+    let wrapped = error.get_ref().and_then(|inner| inner.downcast_ref::<csv::Error>());
+    let kind = match wrapped.map(csv::Error::kind) {
+        Some(csv::ErrorKind::Io(inner)) => inner.kind(),
+        _ => error.kind(),
+    };
+    match kind {
+        ErrorKind::BrokenPipe => Failure::ClosedPipe,
+        _ => Failure::Operation(format!("cannot write to standard output: {}", reason(&error))),
+    }
+}

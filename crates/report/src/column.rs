@@ -1,0 +1,199 @@
+//! The one table that names, explains and orders the measures.
+
+use crate::metrics::Summary;
+use crate::units::Unit;
+
+/// A measure as a column of every table.
+pub struct Column {
+    /// Its name in CSV files, with its unit.
+    pub key: &'static str,
+    /// Its heading, for people.
+    pub title: &'static str,
+    /// Its definition, in one sentence.
+    pub meaning: &'static str,
+    /// How its numbers are written.
+    pub unit: Unit,
+    /// Which of two values is better.
+    pub better: Better,
+    /// Where it is shown.
+    pub shown: Shown,
+    /// Its value; `None` where it does not apply.
+    pub value: fn(&Summary) -> Option<f64>,
+}
+
+/// Which of two values is better.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// The lower one.
+    Low,
+    /// The higher one.
+    High,
+    /// Neither: it depends.
+    Neither,
+}
+
+/// Where a measure is shown; files have all of them.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// In every table.
+    Always,
+    /// On the page only.
+    Page,
+    /// In every table where any run has a value other than 0.
+    WhereAny,
+}
+
+macro_rules! columns {
+    ($($key:literal $title:literal $unit:ident $better:ident $shown:ident $meaning:literal => $value:expr;)*) => {
+        &[$(Column {
+            key: $key, title: $title, meaning: $meaning,
+            unit: Unit::$unit, better: Better::$better, shown: Shown::$shown, value: $value,
+        }),*]
+    };
+}
+
+/// All measures, in the order of every table.
+pub const COLUMNS: &[Column] = columns! {
+    "jobs" "jobs" Count Neither Page
+        "Jobs of the workload." => |s| Some(s.jobs as f64);
+    "finished" "finished" Count High Page
+        "Jobs that did all their work; means and quantiles are over these." => |s| Some(s.finished as f64);
+    "ended_otherwise" "other ends" Count Low WhereAny
+        "Jobs that were cancelled, failed, ran out of time, were orphaned, rejected or pruned."
+        => |s| Some(s.ended_otherwise.total() as f64);
+    "unfinished" "UNFINISHED" Count Low WhereAny
+        "Jobs that were never over: the policy did not serve them." => |s| Some(s.unfinished as f64);
+    "jct_mean_s" "JCT mean" Seconds Low Always
+        "Mean job completion time, from submission to the end." => |s| s.if_any(s.jct_s.mean);
+    "jct_median_s" "JCT median" Seconds Low Always
+        "Half of all jobs are complete in at most this time." => |s| s.if_any(s.jct_s.median);
+    "jct_p95_s" "JCT p95" Seconds Low Page
+        "95 % of all jobs are complete in at most this time, by nearest rank." => |s| s.if_any(s.jct_s.p95);
+    "jct_p99_s" "JCT p99" Seconds Low Always
+        "99 % of all jobs are complete in at most this time, by nearest rank." => |s| s.if_any(s.jct_s.p99);
+    "jct_max_s" "JCT max" Seconds Low Page
+        "The longest completion time." => |s| s.if_any(s.jct_s.max);
+    "queueing_mean_s" "wait mean" Seconds Low Always
+        "Mean time without GPUs: completion time less the time on GPUs." => |s| s.if_any(s.queueing_s.mean);
+    "queueing_p99_s" "wait p99" Seconds Low Page
+        "99 % of all jobs spend at most this time without GPUs." => |s| s.if_any(s.queueing_s.p99);
+    "first_start_mean_s" "first start mean" Seconds Low Page
+        "Mean time from submission to the first GPUs." => |s| s.if_any(s.first_start_s.mean);
+    "first_start_p99_s" "first start p99" Seconds Low Page
+        "99 % of all jobs get their first GPUs within this time." => |s| s.if_any(s.first_start_s.p99);
+    "slowdown_mean" "slowdown" Factor Low Always
+        "Mean of completion time over the time the job takes undisturbed, as asked for, on its reference type."
+        => |s| s.if_any(s.slowdown.mean);
+    "slowdown_p99" "slowdown p99" Factor Low Page
+        "99 % of all jobs are slowed down by at most this factor." => |s| s.if_any(s.slowdown.p99);
+    "makespan_s" "makespan" Seconds Low Always
+        "Time from the first submission to the last end." => |s| Some(s.makespan_s);
+    "utilisation" "GPUs used" Part High Always
+        "The part of the cluster's GPU time, over the makespan, that jobs held." => |s| Some(s.utilisation);
+    "gpu_hours" "GPU-hours" GpuHours Low Page
+        "GPU time held by jobs." => |s| Some(s.gpu_hours);
+    "gpu_hours_overhead" "overhead" GpuHours Low Page
+        "GPU-hours held while starting and saving." => |s| Some(s.gpu_hours_overhead);
+    "gpu_hours_lost" "lost" GpuHours Low WhereAny
+        "GPU-hours whose work was lost to failures." => |s| Some(s.gpu_hours_lost);
+    "preemptions" "preempted" Count Low Always
+        "Times a job was stopped for another one." => |s| Some(s.preemptions as f64);
+    "restarts" "restarts" Count Low Page
+        "Launches beyond the first of each job." => |s| Some(s.restarts as f64);
+    "fairness" "fairness" Index High WhereAny
+        "Jain's index over the tenants' mean slowdowns: 1 when all fare alike." => |s| s.fairness;
+    "deadlines_total" "deadlines" Count Neither Page
+        "Jobs with a deadline." => |s| s.deadlines.map(|d| d.total as f64);
+    "deadlines_met" "deadlines met" Part High WhereAny
+        "The part of all deadlines that was met."
+        => |s| s.deadlines.map(|d| d.met as f64 / d.total.max(1) as f64);
+    "worth" "worth" Factor High Page
+        "What the deadlines met are worth." => |s| s.deadlines.map(|d| d.worth);
+    "cost" "cost" Money Low Page
+        "GPU time held times the price of its type, in the currency of the cluster's prices." => |s| Some(s.cost);
+};
+
+impl Column {
+    /// The best value among runs that served every job; nothing when there is no better, or all are alike.
+    pub fn best<'a>(&self, all: impl Iterator<Item = &'a Summary>) -> Option<f64> {
+        let served = all.filter(|summary| summary.unfinished == 0);
+        let mut values: Vec<f64> = served.filter_map(|summary| (self.value)(summary)).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        let (least, most) = (*values.first()?, *values.last()?);
+        match self.better {
+            Better::Low if least < most => Some(least),
+            Better::High if least < most => Some(most),
+            Better::Low | Better::High | Better::Neither => None,
+        }
+    }
+
+    /// Whether a run's value reads the same as the best among all, and not all read the same.
+    ///
+    /// What is shown decides, so that of two equal texts never one alone is marked.
+    pub fn is_best<'a>(
+        &self,
+        one: &Summary,
+        all: impl Iterator<Item = &'a Summary> + Clone,
+    ) -> bool {
+        let text = |summary: &Summary| (self.value)(summary).map(|value| self.unit.text(value));
+        let best = self.best(all.clone()).map(|value| self.unit.text(value));
+        one.unfinished == 0
+            && best.is_some()
+            && text(one) == best
+            && all.filter(|other| other.unfinished == 0).any(|other| text(other) != best)
+    }
+
+    /// Whether any run has something to say here.
+    pub fn says_anything<'a>(&self, mut all: impl Iterator<Item = &'a Summary>) -> bool {
+        all.any(|summary| (self.value)(summary).is_some_and(|value| value != 0.0))
+    }
+}
+
+impl Summary {
+    /// A measure over finished jobs, where there are any.
+    fn if_any(&self, value: f64) -> Option<f64> {
+        (self.finished > 0).then_some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(key: &str) -> &'static Column {
+        COLUMNS.iter().find(|column| column.key == key).expect("a column")
+    }
+
+    #[test]
+    fn a_run_that_leaves_jobs_unfinished_is_never_best() {
+        let run = |restarts, unfinished| Summary { restarts, unfinished, ..Summary::default() };
+        let all = [run(5, 0), run(3, 0), run(0, 9)];
+        let restarts = column("restarts");
+        assert_eq!(restarts.best(all.iter()), Some(3.0));
+        assert!(restarts.is_best(&all[1], all.iter()) && !restarts.is_best(&all[2], all.iter()));
+    }
+
+    #[test]
+    fn values_that_read_alike_are_marked_alike() {
+        let run = |makespan_s| Summary { makespan_s, ..Summary::default() };
+        let all = [run(7200.0), run(7201.0), run(9000.0)];
+        let marks = all.iter().map(|one| column("makespan_s").is_best(one, all.iter()));
+        assert_eq!(marks.collect::<Vec<bool>>(), [true, true, false]);
+        assert!(!column("makespan_s").is_best(&all[0], all[..2].iter()), "all read alike");
+    }
+
+    #[test]
+    fn equal_values_have_no_best_and_means_of_nothing_are_not_shown() {
+        let all = [Summary::default(), Summary::default()];
+        assert_eq!(column("restarts").best(all.iter()), None);
+        assert_eq!((column("jct_mean_s").value)(&all[0]), None);
+    }
+
+    #[test]
+    fn keys_are_unique() {
+        let mut keys: Vec<&str> = COLUMNS.iter().map(|column| column.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), COLUMNS.len());
+    }
+}

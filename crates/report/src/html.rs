@@ -1,0 +1,315 @@
+//! A comparison as one page that needs nothing else: no network, no fonts, no scripts from outside.
+//!
+//! The same comparison gives the same bytes; there is no time stamp.
+
+use crate::chart::{escape, style};
+use crate::column::{Better, COLUMNS, Column, Shown};
+use crate::comparison::{Comparison, Run};
+use crate::units::Unit;
+use std::fmt::Write;
+
+mod figures;
+
+const CSS: &str = include_str!("html/page.css");
+const JS: &str = include_str!("html/page.js");
+
+/// The page.
+pub fn page(comparison: &Comparison) -> String {
+    let about = &comparison.about;
+    let title = match comparison.runs.len() {
+        1 => format!("{} on the {} workload", comparison.runs[0].policy, about.workload),
+        count => format!("{count} policies on the {} workload", about.workload),
+    };
+    let title = escape(&title);
+    let parts = [
+        head(comparison, &title),
+        alarms(comparison),
+        tiles(comparison),
+        summary_table(comparison),
+        figures::distributions_of(comparison),
+        figures::over_time(comparison),
+        policies(comparison),
+        settings(comparison),
+        definitions(),
+    ];
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
+         <title>{title} – Trainyard</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n{}\n\
+         <footer>Made by trainyard {}. The same settings and seed give the same page, byte for byte.</footer>\n\
+         </main>\n<script>\n{JS}</script>\n</body>\n</html>\n",
+        parts.concat(),
+        escape(&about.version)
+    )
+}
+
+fn head(comparison: &Comparison, title: &str) -> String {
+    let about = &comparison.about;
+    let load = match about.offered_load {
+        Some(load) => format!(" While they arrive they ask for {:.0} % of it.", load * 100.0),
+        None => String::new(),
+    };
+    format!(
+        "<header><h1>{title}</h1><p class=\"lead\">{} jobs on {} GPUs (<code>{}</code>).{load} Seed {}.</p></header>\n",
+        Unit::Count.text(about.jobs as f64),
+        Unit::Count.text(f64::from(about.gpus)),
+        escape(&about.cluster),
+        about.seed
+    )
+}
+
+/// What nobody must overlook.
+fn alarms(comparison: &Comparison) -> String {
+    let mut html = String::new();
+    for run in &comparison.runs {
+        let (summary, name) = (&run.summary, escape(&run.policy));
+        if summary.unfinished > 0 {
+            let _ = writeln!(
+                html,
+                "<p class=\"alarm\" role=\"alert\"><b>{name}</b> left {} of {} jobs unfinished; its other numbers are over the rest only.</p>",
+                summary.unfinished, summary.jobs
+            );
+        }
+        let trouble = summary.trouble;
+        if trouble != Default::default() {
+            let _ = writeln!(
+                html,
+                "<p class=\"alarm\" role=\"alert\"><b>{name}</b> did not work properly: {} faulty grants, {} errors, {} panics, {} decisions by the plain order instead.</p>",
+                trouble.faults, trouble.errors, trouble.panics, trouble.fallbacks
+            );
+        }
+    }
+    html
+}
+
+/// The best in the measures that most people ask for first.
+fn tiles(comparison: &Comparison) -> String {
+    let mut html = String::from("<ul class=\"tiles\">");
+    for key in ["jct_mean_s", "jct_p99_s", "queueing_mean_s", "utilisation", "fairness"] {
+        let column = COLUMNS.iter().find(|column| column.key == key);
+        if let Some(tile) = column.and_then(|column| tile(column, comparison)) {
+            html.push_str(&tile);
+        }
+    }
+    html.push_str("</ul>\n");
+    html
+}
+
+fn tile(column: &Column, comparison: &Comparison) -> Option<String> {
+    let title = escape(column.title);
+    let valued = |run: &&Run| Some(((column.value)(&run.summary)?, run.policy.clone()));
+    if let [only] = comparison.runs.as_slice() {
+        let (value, _) = valued(&only)?;
+        return Some(format!("<li><span>{title}</span><b>{}</b></li>", column.unit.text(value)));
+    }
+    let winners: Vec<(f64, String)> = comparison
+        .runs
+        .iter()
+        .filter(|run| column.is_best(&run.summary, comparison.summaries()))
+        .filter_map(|run| valued(&run))
+        .collect();
+    let (best, _) = winners.first()?;
+    let (worst, loser) = comparison.runs.iter().filter_map(|run| valued(&run)).max_by(|a, b| {
+        let order = a.0.total_cmp(&b.0);
+        if column.better == Better::High { order.reverse() } else { order }
+    })?;
+    let mut names: Vec<String> = winners.iter().take(3).map(|(_, name)| escape(name)).collect();
+    if winners.len() > names.len() {
+        names.push(format!("{} more", winners.len() - names.len()));
+    }
+    Some(format!(
+        "<li><span>best {title}</span><b>{}</b><span class=\"who\">{}</span><span>worst: {}, {}</span></li>",
+        column.unit.text(*best),
+        names.join(", "),
+        escape(&loser),
+        column.unit.text(worst)
+    ))
+}
+
+fn summary_table(comparison: &Comparison) -> String {
+    let shown = |column: &&Column| match column.shown {
+        Shown::Always => true,
+        Shown::Page => false,
+        Shown::WhereAny => column.says_anything(comparison.summaries()),
+    };
+    let columns: Vec<&Column> = COLUMNS.iter().filter(shown).collect();
+    let mut html = String::from(
+        "<section aria-labelledby=\"h-summary\"><h2 id=\"h-summary\">Summary</h2>\n\
+         <p class=\"note\">The best value of each column is marked. Click a heading to sort.</p>\n\
+         <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"h-summary\"><table class=\"sortable\"><thead><tr>\
+         <th scope=\"col\" aria-sort=\"none\"><button>policy</button></th><th scope=\"col\" class=\"words\" aria-sort=\"none\"><button>knows</button></th>",
+    );
+    for column in &columns {
+        let (title, meaning) = (escape(column.title), escape(column.meaning));
+        let _ = write!(
+            html,
+            "<th scope=\"col\" aria-sort=\"none\" title=\"{meaning}\"><button>{title}</button></th>"
+        );
+    }
+    html.push_str("</tr></thead><tbody>\n");
+    for run in &comparison.runs {
+        let (name, knows) = (escape(&run.policy), escape(&run.knows.text()));
+        let _ = write!(html, "<tr><th scope=\"row\">{name}</th><td class=\"words\">{knows}</td>");
+        for column in &columns {
+            html.push_str(&value_cell(column, run, comparison));
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</tbody></table></div>\n");
+    html.push_str(&all_measures(comparison));
+    html.push_str("</section>\n");
+    html
+}
+
+/// Every measure, one to a row.
+fn all_measures(comparison: &Comparison) -> String {
+    let mut html = String::from(
+        "<details><summary>All measures</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All measures\"><table><thead><tr><th scope=\"col\">measure</th>",
+    );
+    for run in &comparison.runs {
+        let _ = write!(html, "<th scope=\"col\">{}</th>", escape(&run.policy));
+    }
+    html.push_str("</tr></thead><tbody>\n");
+    for column in COLUMNS {
+        if comparison.summaries().all(|summary| (column.value)(summary).is_none()) {
+            continue;
+        }
+        let (title, meaning) = (escape(column.title), escape(column.meaning));
+        let _ = write!(html, "<tr><th scope=\"row\" title=\"{meaning}\">{title}</th>");
+        for run in &comparison.runs {
+            html.push_str(&value_cell(column, run, comparison));
+        }
+        html.push_str("</tr>\n");
+    }
+    html + "</tbody></table></div></details>\n"
+}
+
+fn value_cell(column: &Column, run: &Run, comparison: &Comparison) -> String {
+    let Some(value) = (column.value)(&run.summary) else {
+        return "<td data-v=\"\">–</td>".to_owned();
+    };
+    let text = escape(&column.unit.text(value));
+    if column.is_best(&run.summary, comparison.summaries()) {
+        return format!(
+            "<td class=\"best\" data-v=\"{value}\">{text}<span class=\"hidden\"> (best)</span></td>"
+        );
+    }
+    format!("<td data-v=\"{value}\">{text}</td>")
+}
+
+fn policies(comparison: &Comparison) -> String {
+    let mut html = String::from(
+        "<section aria-labelledby=\"h-policies\"><h2 id=\"h-policies\">Policies</h2>\n\
+         <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"h-policies\"><table><thead><tr><th scope=\"col\">policy</th>\
+         <th scope=\"col\" class=\"words\">what it is</th><th scope=\"col\" class=\"words\">knows</th>\
+         <th scope=\"col\" class=\"words\">settings</th></tr></thead><tbody>\n",
+    );
+    for (index, run) in comparison.runs.iter().enumerate() {
+        let settings: Vec<String> = run
+            .settings
+            .iter()
+            .map(|(key, value)| format!("<code>{} = {}</code>", escape(key), escape(value)))
+            .collect();
+        let settings = if settings.is_empty() { "–".to_owned() } else { settings.join("<br>") };
+        let _ = writeln!(
+            html,
+            "<tr><th scope=\"row\" class=\"{}\">{}</th><td class=\"wrap\">{}</td><td class=\"words\">{}</td><td class=\"words\">{settings}</td></tr>",
+            style(index),
+            escape(&run.policy),
+            escape(&run.about),
+            escape(&run.knows.text()),
+        );
+    }
+    html.push_str("</tbody></table></div>\n<p class=\"note\">A policy knows nothing of a job's size, an estimate of it (~ gives the standard deviation of the logarithm of its error), or the exact size.</p></section>\n");
+    html
+}
+
+fn settings(comparison: &Comparison) -> String {
+    let about = &comparison.about;
+    let mut html = String::from(
+        "<section aria-labelledby=\"h-settings\"><h2 id=\"h-settings\">Settings</h2><dl>\n",
+    );
+    let fixed = [
+        ("version", about.version.clone()),
+        ("workload", about.workload.clone()),
+        ("cluster", about.cluster.clone()),
+        ("seed", about.seed.to_string()),
+    ];
+    for (key, value) in &fixed {
+        let _ = writeln!(html, "<dt>{}</dt><dd><code>{}</code></dd>", escape(key), escape(value));
+    }
+    for (key, value) in &about.options {
+        let _ = writeln!(html, "<dt>{}</dt><dd><code>{}</code></dd>", escape(key), escape(value));
+    }
+    html + "</dl></section>\n"
+}
+
+fn definitions() -> String {
+    let mut html = String::from(
+        "<section aria-labelledby=\"h-terms\"><h2 id=\"h-terms\">What the measures mean</h2><details><summary>Definitions</summary><dl>\n",
+    );
+    for column in COLUMNS {
+        let _ =
+            writeln!(html, "<dt>{}</dt><dd>{}</dd>", escape(column.title), escape(column.meaning));
+    }
+    html + "</dl></details></section>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comparison::{About, Knows};
+    use crate::curve::Curves;
+    use crate::metrics::{Spread, Summary};
+    use trainyard_framework::Needs;
+
+    fn run(policy: &str, jct_mean: f64) -> Run {
+        let jct_s = Spread { mean: jct_mean, ..Spread::default() };
+        let summary =
+            Summary { jobs: 2, finished: 2, makespan_s: 60.0, jct_s, ..Summary::default() };
+        let curves = Curves {
+            jct: vec![(0.0, 0.5), (jct_mean, 1.0)],
+            queueing: vec![(0.0, 1.0)],
+            every_s: 30.0,
+            used: vec![0.5, 1.0],
+            waiting: vec![3.0, 0.0],
+        };
+        Run {
+            policy: policy.to_owned(),
+            about: "An <example>.".to_owned(),
+            knows: Knows::new(&Needs::NOTHING, 0.0),
+            settings: vec![("a.b".to_owned(), "\"<c>\"".to_owned())],
+            summary,
+            curves,
+        }
+    }
+
+    #[test]
+    fn texts_of_users_are_escaped_everywhere() {
+        let about = About { workload: "<img src=x>".to_owned(), ..About::default() };
+        let evil = "<script>alert(1)</script>";
+        let page = page(&Comparison { about, runs: vec![run(evil, 60.0), run("b", 90.0)] });
+        assert!(!page.contains(evil) && !page.contains("<img") && !page.contains("<c>"));
+        assert!(page.contains("&lt;script&gt;alert(1)"));
+    }
+
+    #[test]
+    fn the_best_is_marked_once_and_named() {
+        let runs = vec![run("quick", 60.0), run("slow", 90.0)];
+        let html = summary_table(&Comparison { about: About::default(), runs });
+        let summary = html.split("<details>").next().unwrap_or_default();
+        assert_eq!(summary.matches("(best)").count(), 1, "{summary}");
+        assert!(summary.contains("<td class=\"best\" data-v=\"60\">1m00s"), "{summary}");
+    }
+
+    #[test]
+    fn a_page_without_runs_or_with_one_is_a_page() {
+        for runs in [Vec::new(), vec![run("only", 60.0)]] {
+            let page = page(&Comparison { about: About::default(), runs });
+            let body = page.split("<script>").next().unwrap_or_default();
+            assert!(page.ends_with("</html>\n") && !body.contains("NaN") && !body.contains("inf"));
+        }
+    }
+}

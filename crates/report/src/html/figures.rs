@@ -1,0 +1,152 @@
+//! The pictures of the page.
+
+use crate::chart::{Area, Caption, Line, Scale, area, distributions, escape, swatch};
+use crate::comparison::{Comparison, Run};
+use crate::curve::Curves;
+use crate::metrics::{Spread, Summary};
+use crate::units::{Unit, span_text};
+use std::fmt::Write;
+
+/// How completion and waiting times are distributed.
+pub(super) fn distributions_of(comparison: &Comparison) -> String {
+    let mut html = String::from(
+        "<section aria-labelledby=\"h-curves\"><h2 id=\"h-curves\">How long jobs take</h2>\n\
+         <p class=\"note\">The higher and the further left a curve, the better. Click a policy to hide or show it.</p>\n\
+         <ul class=\"legend\">",
+    );
+    for (index, run) in comparison.runs.iter().enumerate() {
+        let _ = write!(
+            html,
+            "<li><button data-of=\"{index}\" aria-pressed=\"true\">{}{}</button></li>",
+            swatch(index),
+            escape(&run.policy)
+        );
+    }
+    html.push_str("</ul>\n<div class=\"charts\">\n");
+    for what in [&JCT, &WAITING] {
+        html.push_str(&distribution_figure(comparison, what));
+    }
+    html + "</div></section>\n"
+}
+
+/// What a picture of distributions shows.
+struct Distribution {
+    id: &'static str,
+    title: &'static str,
+    meaning: &'static str,
+    points: fn(&Curves) -> &[(f64, f64)],
+    spread: fn(&Summary) -> &Spread,
+}
+
+const JCT: Distribution = Distribution {
+    id: "jct",
+    title: "Completion time",
+    meaning: "part of jobs complete within a time",
+    points: |curves| &curves.jct,
+    spread: |summary| &summary.jct_s,
+};
+
+const WAITING: Distribution = Distribution {
+    id: "wait",
+    title: "Waiting",
+    meaning: "part of jobs that spend at most a time without GPUs",
+    points: |curves| &curves.queueing,
+    spread: |summary| &summary.queueing_s,
+};
+
+fn distribution_figure(comparison: &Comparison, what: &Distribution) -> String {
+    let runs = comparison.runs.iter().enumerate();
+    let lines: Vec<Line<'_>> = runs
+        .map(|(run, one)| Line { run, name: &one.policy, points: (what.points)(&one.curves) })
+        .collect();
+    let medians: Vec<String> = comparison
+        .runs
+        .iter()
+        .map(|run| format!("{} {}", run.policy, span_text((what.spread)(&run.summary).median)))
+        .collect();
+    let Distribution { id, title, meaning, .. } = what;
+    let full = format!("{title}: {meaning}");
+    let description = format!("Medians: {}.", medians.join(", "));
+    let chart = distributions(&Caption { id, title: &full, description: &description }, &lines);
+    format!(
+        "<figure class=\"card\"><figcaption><b>{title}</b>: {meaning}</figcaption>{chart}</figure>\n"
+    )
+}
+
+/// GPUs held and jobs waiting over time, one small picture for each run.
+pub(super) fn over_time(comparison: &Comparison) -> String {
+    let until_s = comparison.summaries().map(|summary| summary.makespan_s).fold(1.0, f64::max);
+    let waiting = comparison.runs.iter().flat_map(|run| run.curves.waiting.iter().copied());
+    let waiting_top = round_up(waiting.fold(1.0, f64::max));
+    let mut html = String::from(
+        "<section aria-labelledby=\"h-time\"><h2 id=\"h-time\">Over time</h2>\n\
+         <p class=\"note\">GPUs held by jobs, and jobs that wait, on the same axes for every policy.</p>\n<div class=\"small\">\n",
+    );
+    for (run, one) in comparison.runs.iter().enumerate() {
+        let name = escape(&one.policy);
+        let used = small(
+            one,
+            ("used", "GPUs used"),
+            Area {
+                run,
+                values: &one.curves.used,
+                every_s: one.curves.every_s,
+                until_s,
+                top: 1.0,
+                scale: Scale::Percent,
+            },
+        );
+        let waits = small(
+            one,
+            ("waiting", "Jobs waiting"),
+            Area {
+                run,
+                values: &one.curves.waiting,
+                every_s: one.curves.every_s,
+                until_s,
+                top: waiting_top,
+                scale: Scale::Jobs,
+            },
+        );
+        let _ = writeln!(
+            html,
+            "<div class=\"card\" data-run=\"{run}\"><h3>{name}</h3>{used}{waits}</div>"
+        );
+    }
+    html + "</div></section>\n"
+}
+
+fn small(run: &Run, (id, title): (&str, &str), of: Area<'_>) -> String {
+    let peak = of.values.iter().copied().fold(0.0, f64::max);
+    let description = match of.scale {
+        Scale::Percent => format!("On the average {}.", Unit::Part.text(run.summary.utilisation)),
+        Scale::Jobs => format!("At most {peak:.0} jobs on the average of a step."),
+    };
+    let id = format!("{id}{}", of.run);
+    let full = format!("{title} over time under {}", run.policy);
+    let caption = Caption { id: &id, title: &full, description: &description };
+    format!("<figure><figcaption>{title}</figcaption>{}</figure>", area(&caption, &of))
+}
+
+/// The next of 1, 2, 5, 10, 20, 50, ...
+fn round_up(value: f64) -> f64 {
+    let mut step = 1.0;
+    while step * 10.0 < value {
+        step *= 10.0;
+    }
+    [1.0, 2.0, 5.0, 10.0]
+        .map(|factor| factor * step)
+        .into_iter()
+        .find(|top| *top >= value)
+        .unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_end_at_round_numbers() {
+        assert_eq!([0.5, 1.0, 3.0, 11.0, 230.0].map(round_up), [1.0, 1.0, 5.0, 20.0, 500.0]);
+    }
+}

@@ -1,0 +1,339 @@
+//! The measures of a run.
+//!
+//! Times are counted in integer microseconds and become seconds only here.
+//! A quantile is by nearest rank: the smallest value that at least that part of all values does not exceed.
+
+use serde::Serialize;
+use trainyard_sim::{JobOutcome, Outcome};
+use trainyard_types::{Cluster, End, Job, Span};
+use trainyard_workload::Workload;
+
+/// The measures of a run. Means and quantiles are over jobs that finished.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Jobs of the workload.
+    pub jobs: u64,
+    /// Jobs that did all their work.
+    pub finished: u64,
+    /// Jobs that ended in another way: cancelled, failed, out of time, orphaned, rejected or pruned.
+    pub ended_otherwise: Ends,
+    /// Jobs that were never over, because the policy did not serve them or nothing more happened.
+    pub unfinished: u64,
+    /// Job completion time: from submission to the end.
+    pub jct_s: Spread,
+    /// Time without GPUs: completion time less the time on GPUs.
+    pub queueing_s: Spread,
+    /// Time from submission to the first GPUs.
+    pub first_start_s: Spread,
+    /// Completion time over the time the job takes undisturbed, as asked for, on its reference type; below 1 for
+    /// a job that ran on a faster type.
+    pub slowdown: Spread,
+    /// From the first submission to the last end.
+    pub makespan_s: f64,
+    /// The part of the cluster's GPU time, over the makespan, that jobs held.
+    pub utilisation: f64,
+    /// GPU time held by jobs that are over.
+    pub gpu_hours: f64,
+    /// The part of it spent on starting and saving.
+    pub gpu_hours_overhead: f64,
+    /// GPU time whose work was lost to failures.
+    pub gpu_hours_lost: f64,
+    /// Times a job was stopped for another one.
+    pub preemptions: u64,
+    /// Launches beyond the first of each job.
+    pub restarts: u64,
+    /// Jain's index over the tenants' mean slowdowns: 1 when all fare alike, 1/n when one bears everything.
+    pub fairness: Option<f64>,
+    /// Deadlines and worth, where any job has them.
+    pub deadlines: Option<Deadlines>,
+    /// GPU time held times the price of its type.
+    pub cost: f64,
+    /// What went wrong with the policy itself.
+    pub trouble: Trouble,
+}
+
+/// Jobs by how they ended, other than well.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Ends {
+    /// Ended by their users.
+    pub cancelled: u64,
+    /// Failed more often than they may be retried.
+    pub failed: u64,
+    /// Used up their time limit.
+    pub time_limit: u64,
+    /// A job they had to follow did not finish.
+    pub orphaned: u64,
+    /// Refused by the policy.
+    pub rejected: u64,
+    /// Ended by the policy.
+    pub pruned: u64,
+}
+
+impl Ends {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.cancelled + self.failed + self.time_limit + self.orphaned + self.rejected + self.pruned
+    }
+}
+
+/// Where a set of values lies; all zero when it is empty.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// Their sum over their number.
+    pub mean: f64,
+    /// Quantile 0.5.
+    pub median: f64,
+    /// Quantile 0.95.
+    pub p95: f64,
+    /// Quantile 0.99.
+    pub p99: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+/// Deadlines met and worth earned.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Deadlines {
+    /// Jobs with a deadline.
+    pub total: u64,
+    /// Those that finished by their last deadline.
+    pub met: u64,
+    /// What the deadlines met are worth.
+    pub worth: f64,
+    /// What meeting every first deadline would be worth.
+    pub worth_possible: f64,
+}
+
+/// What went wrong with the policy itself; all zero for a sound one.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Trouble {
+    /// Grants dropped because they were faulty.
+    pub faults: u64,
+    /// Errors it returned.
+    pub errors: u64,
+    /// Panics.
+    pub panics: u64,
+    /// Decisions taken by a plain order instead.
+    pub fallbacks: u64,
+}
+
+impl Summary {
+    /// Measures a run of a workload on a cluster.
+    pub fn new(workload: &Workload, cluster: &Cluster, outcome: &Outcome) -> Summary {
+        let ideal = workload.ideal(cluster);
+        let job = |one: &JobOutcome| -> &Job { &workload.jobs[one.job.index()].job };
+        let measure = |of: &dyn Fn(&JobOutcome) -> Span| {
+            Spread::of_spans(outcome.finished().map(of).collect())
+        };
+        let slowdowns: Vec<(usize, f64)> = outcome
+            .finished()
+            .map(|one| (job(one).tenant.index(), slowdown(job(one), one, ideal[one.job.index()])))
+            .collect();
+        let hours = |gpu_seconds: f64| gpu_seconds / 3600.0;
+        let price = |index: usize| cluster.kinds.get(index).map_or(0.0, |kind| kind.price_per_hour);
+        let by_kind = outcome.gpu_seconds_by_kind.iter().enumerate();
+        Summary {
+            jobs: workload.jobs.len() as u64,
+            finished: outcome.finished().count() as u64,
+            ended_otherwise: count_ends(outcome),
+            unfinished: outcome.unfinished.len() as u64,
+            jct_s: measure(&|one| jct(job(one), one)),
+            queueing_s: measure(&|one| jct(job(one), one).minus(one.ran)),
+            first_start_s: measure(&|one| first_start(job(one), one)),
+            slowdown: Spread::of(slowdowns.iter().map(|(_, slowdown)| *slowdown).collect()),
+            makespan_s: outcome.makespan().as_secs_f64(),
+            utilisation: outcome.utilisation(),
+            gpu_hours: hours(outcome.gpu_seconds_held),
+            gpu_hours_overhead: hours(outcome.gpu_seconds_overhead),
+            gpu_hours_lost: hours(outcome.gpu_seconds_lost),
+            preemptions: outcome.jobs.iter().map(|one| u64::from(one.preemptions)).sum(),
+            restarts: outcome.jobs.iter().map(|one| u64::from(one.restarts)).sum(),
+            fairness: jain_over_tenants(&slowdowns, workload.tenants.len()),
+            deadlines: deadlines(workload, outcome),
+            cost: by_kind.map(|(index, seconds)| hours(*seconds) * price(index)).sum(),
+            trouble: Trouble {
+                faults: outcome.stats.faults,
+                errors: outcome.stats.policy_errors,
+                panics: outcome.stats.policy_panics,
+                fallbacks: outcome.stats.fallbacks,
+            },
+        }
+    }
+}
+
+impl Spread {
+    /// The spread of lengths of time, in seconds.
+    pub fn of_spans(mut spans: Vec<Span>) -> Spread {
+        if spans.is_empty() {
+            return Spread::default();
+        }
+        spans.sort_unstable();
+        let sum: u128 = spans.iter().map(|span| u128::from(span.0)).sum();
+        let at = |part: f64| spans[nearest_rank(part, spans.len())].as_secs_f64();
+        Spread {
+            mean: sum as f64 / 1e6 / spans.len() as f64,
+            median: at(0.5),
+            p95: at(0.95),
+            p99: at(0.99),
+            max: at(1.0),
+        }
+    }
+
+    /// The spread of numbers.
+    pub fn of(mut values: Vec<f64>) -> Spread {
+        if values.is_empty() {
+            return Spread::default();
+        }
+        values.sort_unstable_by(f64::total_cmp);
+        let at = |part: f64| values[nearest_rank(part, values.len())];
+        Spread {
+            mean: values.iter().sum::<f64>() / values.len() as f64,
+            median: at(0.5),
+            p95: at(0.95),
+            p99: at(0.99),
+            max: at(1.0),
+        }
+    }
+}
+
+/// The completion time of a job.
+pub fn jct(job: &Job, one: &JobOutcome) -> Span {
+    one.ended.since(job.submitted)
+}
+
+/// The time from submission to the first GPUs; to the end for a job that never had any.
+pub fn first_start(job: &Job, one: &JobOutcome) -> Span {
+    one.first_start.unwrap_or(one.ended).since(job.submitted)
+}
+
+/// Completion time over ideal time. A job shorter than a millisecond counts as one millisecond.
+pub fn slowdown(job: &Job, one: &JobOutcome, ideal: Span) -> f64 {
+    jct(job, one).as_secs_f64() / ideal.as_secs_f64().max(1e-3)
+}
+
+/// The index of a quantile among `count` ascending values.
+fn nearest_rank(part: f64, count: usize) -> usize {
+    let rank = (part * count as f64).ceil() as usize;
+    rank.clamp(1, count) - 1
+}
+
+/// Jain's index: the square of the sum over the count times the sum of squares.
+pub fn jain(values: &[f64]) -> Option<f64> {
+    let (sum, squares) =
+        values.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    (values.len() >= 2 && squares > 0.0).then(|| sum * sum / (values.len() as f64 * squares))
+}
+
+fn jain_over_tenants(slowdowns: &[(usize, f64)], tenants: usize) -> Option<f64> {
+    let mut sums = vec![(0.0, 0u64); tenants];
+    for (tenant, slowdown) in slowdowns {
+        sums[*tenant].0 += slowdown;
+        sums[*tenant].1 += 1;
+    }
+    let served = sums.iter().filter(|(_, count)| *count > 0);
+    let means: Vec<f64> = served.map(|(sum, count)| sum / *count as f64).collect();
+    jain(&means)
+}
+
+fn count_ends(outcome: &Outcome) -> Ends {
+    let mut ends = Ends::default();
+    for one in &outcome.jobs {
+        match one.end {
+            End::Finished => {}
+            End::Cancelled => ends.cancelled += 1,
+            End::Failed => ends.failed += 1,
+            End::TimeLimit => ends.time_limit += 1,
+            End::Orphaned => ends.orphaned += 1,
+            End::Rejected => ends.rejected += 1,
+            End::Pruned => ends.pruned += 1,
+        }
+    }
+    ends
+}
+
+fn deadlines(workload: &Workload, outcome: &Outcome) -> Option<Deadlines> {
+    let mut sum = Deadlines::default();
+    for one in &workload.jobs {
+        if let Some((_, worth)) = one.job.worth.first() {
+            sum.total += 1;
+            sum.worth_possible += worth;
+        }
+    }
+    for one in outcome.finished() {
+        let worth = &workload.jobs[one.job.index()].job.worth;
+        if let Some((_, worth)) = worth.iter().find(|(by, _)| one.ended <= *by) {
+            sum.met += 1;
+            sum.worth += worth;
+        }
+    }
+    (sum.total > 0).then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use trainyard_policies::compose::Selection;
+    use trainyard_sim::{Options, Quiet, simulate};
+    use trainyard_types::{JobId, Time, Work};
+    use trainyard_workload::TraceJob;
+
+    /// Two gangs of the whole cluster, one after the other: `a` takes 60 s, `b` 30 s and comes 1 s later.
+    fn two_in_a_row() -> Summary {
+        let mut workload = Workload::empty("two");
+        for (index, seconds) in [(0, 60.0), (1, 30.0)] {
+            let mut job = Job::simple(JobId(index), Time::from_secs_f64(f64::from(index)), 4);
+            if index == 1 {
+                job.worth =
+                    vec![(Time::from_secs_f64(80.0), 5.0), (Time::from_secs_f64(100.0), 2.0)];
+            }
+            let (job, work) = (Arc::new(job), Work(seconds));
+            workload.jobs.push(TraceJob { job, work, fails_at: None });
+        }
+        let mut cluster = Cluster::uniform(1, 4, "v100");
+        cluster.kinds[0].price_per_hour = 2.0;
+        let cluster = Arc::new(cluster);
+        let pipeline = Selection::policy("fifo").build().expect("fifo exists");
+        let options =
+            Options { costs: "free".parse().expect("a cost model"), ..Options::default() };
+        let outcome = simulate(&workload, &cluster, pipeline, &options, &mut Quiet);
+        Summary::new(&workload, &cluster, &outcome)
+    }
+
+    #[test]
+    fn the_measures_of_a_small_run_are_those_counted_by_hand() {
+        let summary = two_in_a_row();
+        assert_eq!((summary.finished, summary.unfinished, summary.restarts), (2, 0, 0));
+        assert_eq!((summary.jct_s.mean, summary.jct_s.max), (74.5, 89.0));
+        assert_eq!((summary.queueing_s.mean, summary.first_start_s.max), (29.5, 59.0));
+        assert_eq!(summary.slowdown.max, 89.0 / 30.0);
+        assert_eq!((summary.makespan_s, summary.utilisation), (90.0, 1.0));
+        assert!((summary.gpu_hours - 0.1).abs() < 1e-12 && (summary.cost - 0.2).abs() < 1e-12);
+        let met = Deadlines { total: 1, met: 1, worth: 2.0, worth_possible: 5.0 };
+        assert_eq!((summary.deadlines, summary.fairness), (Some(met), None));
+        assert_eq!(summary.trouble, Trouble::default());
+    }
+
+    #[test]
+    fn quantiles_are_by_nearest_rank() {
+        let spread = Spread::of((1..=10).map(f64::from).collect());
+        assert_eq!((spread.median, spread.p95, spread.p99, spread.max), (5.0, 10.0, 10.0, 10.0));
+        assert_eq!(spread.mean, 5.5);
+        let spread = Spread::of_spans((1..=100).map(Span::secs).collect());
+        assert_eq!((spread.median, spread.p95, spread.p99), (50.0, 95.0, 99.0));
+    }
+
+    #[test]
+    fn nothing_has_a_spread_of_zero_and_one_value_is_all_its_quantiles() {
+        assert_eq!(Spread::of_spans(Vec::new()), Spread::default());
+        let one = Spread::of(vec![3.0]);
+        assert_eq!((one.mean, one.median, one.p99, one.max), (3.0, 3.0, 3.0, 3.0));
+    }
+
+    #[test]
+    fn jain_is_one_for_equals_and_one_nth_when_one_bears_all() {
+        assert_eq!(jain(&[2.0, 2.0, 2.0]), Some(1.0));
+        assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), Some(0.25));
+        assert_eq!(jain(&[1.0]), None);
+    }
+}
