@@ -44,7 +44,11 @@ fn main() -> Result<()> {
         let line = String::from_utf8_lossy(&output.stdout);
         print!("{line}");
         if !output.status.success() {
-            println!("{:<28} failed: {}", case.name, String::from_utf8_lossy(&output.stderr).trim());
+            println!(
+                "{:<28} failed: {}",
+                case.name,
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
         if !output.status.success() || line.contains("MISSED") {
             missed += 1;

@@ -8,7 +8,8 @@ use trainyard_policies::compose::Selection;
 use trainyard_sim::{Options, Quiet, simulate};
 
 /// The head of the table.
-pub const HEADER: &str = "case                          jobs     steps   cpu s  bound s  reference s  x ref  peak MiB";
+pub const HEADER: &str =
+    "case                          jobs     steps   cpu s  bound s  reference s  x ref  peak MiB";
 
 /// Runs a case and says in one line what it took.
 pub fn run(case: &Case, runs: u32) -> Result<String> {

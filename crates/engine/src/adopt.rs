@@ -139,7 +139,9 @@ impl Engine {
     fn unchangeable(&self, at: Time, job: JobId, to: Option<&Allocation>) -> Option<Fault> {
         let Some(live) = self.state.live(job) else { return Some(Fault::NotEligible(job)) };
         let state = &live.state;
-        if matches!(state.phase, Phase::Blocked | Phase::Unadmitted) || self.ending.contains_key(&job) {
+        if matches!(state.phase, Phase::Blocked | Phase::Unadmitted)
+            || self.ending.contains_key(&job)
+        {
             return Some(Fault::NotEligible(job));
         }
         if let (Some(planned), Some(_)) = (&state.planned, &state.held) {

@@ -68,7 +68,10 @@ pub(crate) struct Block {
 
 impl Block {
     pub(crate) fn is_over(&self) -> bool {
-        !self.by_user && self.after.is_empty() && self.not_before.is_none() && self.retry_at.is_none()
+        !self.by_user
+            && self.after.is_empty()
+            && self.not_before.is_none()
+            && self.retry_at.is_none()
     }
 }
 
@@ -168,7 +171,8 @@ impl Engine {
             Event::QuotaChanged(tenant, ceiling) => {
                 let state = self.state_mut();
                 state.tenants.set_ceiling(tenant, ceiling);
-                state.has_ceilings = state.tenants.iter().any(|(_, tenant)| tenant.ceiling.is_some());
+                state.has_ceilings =
+                    state.tenants.iter().any(|(_, tenant)| tenant.ceiling.is_some());
                 self.wants_decision = true;
             }
         }

@@ -47,7 +47,8 @@ impl Engine {
         if let Some(planned) = &live.state.planned {
             let holder = self.state.jobs.iter().flatten().find(|other| {
                 let held = other.state.held.as_ref();
-                other.spec.id != job && held.is_some_and(|held| held.placement.overlaps(&planned.placement))
+                other.spec.id != job
+                    && held.is_some_and(|held| held.placement.overlaps(&planned.placement))
             });
             return vec![Reason::Freeing { by: holder.map_or(job, |other| other.spec.id) }];
         }
@@ -55,7 +56,8 @@ impl Engine {
             return vec![reason.clone()];
         }
         // Not looked at in the last decision: it stands behind one that was and did not fit.
-        match self.notes.keys().find(|other| **other != job && self.state.waiting.contains(**other)) {
+        match self.notes.keys().find(|other| **other != job && self.state.waiting.contains(**other))
+        {
             Some(by) => vec![Reason::Outranked { by: *by }],
             None => vec![Reason::Undecided],
         }

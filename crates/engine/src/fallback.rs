@@ -3,8 +3,8 @@
 use trainyard_framework::{
     Ask, Fill, Free, JobRef, Key, Needs, Pipeline, Place, Rank, Ranked, View, fraction,
 };
-use trainyard_types::placement::lowest_bits;
 use trainyard_types::Placement;
+use trainyard_types::placement::lowest_bits;
 
 struct Arrival;
 

@@ -27,7 +27,11 @@ impl Engine {
                 !(self.state.waiting.contains(id) && self.state.granted.contains(id)),
                 "{id} both waits and holds a grant"
             );
-            assert_eq!(state.held.is_some(), state.is_placed(), "{id} holds GPUs exactly if placed");
+            assert_eq!(
+                state.held.is_some(),
+                state.is_placed(),
+                "{id} holds GPUs exactly if placed"
+            );
             if let Some(held) = &state.held {
                 let gpus = held.placement.gpus();
                 let want = &live.spec.want;

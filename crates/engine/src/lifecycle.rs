@@ -21,18 +21,18 @@ impl Engine {
             return;
         }
         let most = self.most_gpus(&job);
-        let fits = (1..=most).contains(&job.want.gpus_min) && job.want.gpus_min <= job.want.gpus_max;
+        let fits =
+            (1..=most).contains(&job.want.gpus_min) && job.want.gpus_min <= job.want.gpus_max;
         let block = Block {
             by_user: false,
             after: job.after.iter().copied().filter(|id| self.end(*id).is_none()).collect(),
             not_before: job.not_before.filter(|time| *time > at),
             retry_at: None,
         };
-        let orphaned = job
-            .after
-            .iter()
-            .any(|id| self.end(*id).is_some_and(|end| end != End::Finished));
+        let orphaned =
+            job.after.iter().any(|id| self.end(*id).is_some_and(|end| end != End::Finished));
         let need = job.want.gpus_min;
+        let job = if fits { within(job, most) } else { job };
         let mut state = JobState::submitted(at);
         state.queued_at = at;
         self.state_mut().jobs[id.index()] = Some(Box::new(Live { spec: job, state }));
@@ -388,6 +388,16 @@ impl Engine {
         }
         most
     }
+}
+
+/// An elastic job that asks for more than there could ever be gets the most there could be.
+fn within(mut job: Arc<Job>, most: u32) -> Arc<Job> {
+    if job.want.gpus > most || job.want.gpus_max > most {
+        let want = &mut Arc::make_mut(&mut job).want;
+        want.gpus = want.gpus.min(most);
+        want.gpus_max = want.gpus_max.min(most);
+    }
+    job
 }
 
 /// GPUs of a node that its CPUs and memory suffice for.

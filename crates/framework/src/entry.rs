@@ -42,7 +42,8 @@ pub type PolicyEntry = Entry<fn(&RawSettings) -> Result<Pipeline, ConfigError>>;
 /// A placer.
 pub type PlaceEntry = Entry<fn(&RawSettings) -> Result<Box<dyn Place>, ConfigError>>;
 /// An admission gate around a policy.
-pub type GateEntry = Entry<fn(&RawSettings, Box<dyn Policy>) -> Result<Box<dyn Policy>, ConfigError>>;
+pub type GateEntry =
+    Entry<fn(&RawSettings, Box<dyn Policy>) -> Result<Box<dyn Policy>, ConfigError>>;
 /// A tuner.
 pub type TuneEntry = Entry<fn(&RawSettings) -> Result<Box<dyn Tune>, ConfigError>>;
 

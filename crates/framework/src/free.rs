@@ -189,7 +189,10 @@ impl Free {
     pub fn fits_again(&self, allocation: &Allocation) -> Result<(), Shortage> {
         let mut index = 0;
         for &(id, mask) in allocation.placement.masks() {
-            let node = self.nodes.get(id.index()).ok_or(Shortage::NoSuchGpu(GpuAt { node: id, gpu: 0 }))?;
+            let node = self
+                .nodes
+                .get(id.index())
+                .ok_or(Shortage::NoSuchGpu(GpuAt { node: id, gpu: 0 }))?;
             let count = mask.count_ones();
             for gpu in bits(mask) {
                 let at = GpuAt { node: id, gpu };
@@ -387,7 +390,8 @@ mod tests {
         let cluster = Cluster::uniform(3, 8, "v100");
         let mut free = Free::new(&cluster);
         let first = free.clone();
-        let whole = Allocation::whole(Placement::from_masks([(NodeId(0), 0b11), (NodeId(2), 0xff)]));
+        let whole =
+            Allocation::whole(Placement::from_masks([(NodeId(0), 0b11), (NodeId(2), 0xff)]));
         let parts = [shared(1, 0b1, 300), shared(1, 0b1, 700)];
         free.take(&whole);
         for part in &parts {

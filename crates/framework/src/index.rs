@@ -126,11 +126,8 @@ impl RankIndex {
     /// Running jobs that `key` beats, worst first.
     pub(crate) fn worst_first(&self, key: &Key, now: Time) -> impl Iterator<Item = JobId> + '_ {
         let key = *key;
-        let mut lanes: Vec<_> = self
-            .running
-            .iter()
-            .map(|(&fall, jobs)| (fall, jobs.iter().rev().peekable()))
-            .collect();
+        let mut lanes: Vec<_> =
+            self.running.iter().map(|(&fall, jobs)| (fall, jobs.iter().rev().peekable())).collect();
         std::iter::from_fn(move || {
             let worst = lanes
                 .iter_mut()
@@ -156,7 +153,7 @@ impl RankIndex {
         };
         let state = view.state();
         let waiting = state.waiting.contains(id);
-        if !waiting && !(running && state.granted.contains(id)) {
+        if !(waiting || running && state.granted.contains(id)) {
             return;
         }
         let mut key = rank.rank(job, view);
@@ -165,7 +162,7 @@ impl RankIndex {
             self.classes[class].1.insert((key, id));
             Seat::Waiting { class }
         } else {
-            let fall = rank.fall(job);
+            let fall = rank.fall(job, view);
             key.value = key.value.saturating_add(shift(fall, view.now));
             self.running.entry(fall).or_default().insert((key, id));
             Seat::Running { fall }
@@ -238,7 +235,8 @@ impl Turn {
 
 /// What a falling value has to be raised by, so that it can be stored as if the clock stood at zero.
 fn shift(fall: u32, now: Time) -> i64 {
-    i64::from(fall).saturating_mul(now.0.min(i64::MAX as u64) as i64)
+    let shift = u128::from(fall) * u128::from(now.0) / 1000;
+    shift.min(i64::MAX as u128) as i64
 }
 
 fn at(mut anchored: Key, fall: u32, now: Time) -> Key {

@@ -5,8 +5,8 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_types::placement::lowest_bits;
 use trainyard_types::{
-    Allocation, Change, Fault, Grant, HostShare, JobId, Knobs, NodeId, Note, Phase, Placement, Reason,
-    Shape, TenantId, Time,
+    Allocation, Change, Fault, Grant, HostShare, JobId, Knobs, NodeId, Note, Phase, Placement,
+    Reason, Shape, TenantId, Time,
 };
 
 /// The answer to a grant.
@@ -140,11 +140,7 @@ impl<'a> Offer<'a> {
 
     /// Offers a grant at the expense of others: `victims`, least deserving first, lose theirs as far as needed.
     /// None of them is touched when the grant does not fit even so, and whoever need not go stays.
-    pub fn instead(
-        &mut self,
-        grant: &Grant,
-        victims: &mut dyn Iterator<Item = JobId>,
-    ) -> Answer {
+    pub fn instead(&mut self, grant: &Grant, victims: &mut dyn Iterator<Item = JobId>) -> Answer {
         if let Err(fault) = self.validate(grant) {
             self.faults.push(fault);
             return Answer::Refused;
@@ -203,9 +199,8 @@ impl<'a> Offer<'a> {
         let tenants = self.view.tenants();
         tenants.path(job.spec.tenant).find(|id| {
             let ceiling = tenants.get(*id).ceiling;
-            ceiling.is_some_and(|gpus| {
-                self.used_permille[id.index()] + extra > u64::from(gpus) * 1000
-            })
+            ceiling
+                .is_some_and(|gpus| self.used_permille[id.index()] + extra > u64::from(gpus) * 1000)
         })
     }
 
@@ -306,7 +301,8 @@ impl<'a> Offer<'a> {
         let mut taken: SmallVec<[JobId; 1]> = SmallVec::new();
         for member in &grant.members {
             let allocation = self.allocation(grant, member.job, placement.clone());
-            if self.over_ceiling(member.job, &allocation).is_some() || !self.has_room(member.job, &allocation)
+            if self.over_ceiling(member.job, &allocation).is_some()
+                || !self.has_room(member.job, &allocation)
             {
                 for job in taken {
                     self.lift(job);
@@ -484,7 +480,8 @@ impl<'a> Offer<'a> {
                 usable.map(|kind| self.free.gpus(*kind)).max().unwrap_or(0)
             }
             Shape::PerNode(parts) => {
-                let room = |&(node, count): &(NodeId, u32)| self.free.mask(node).count_ones().min(count);
+                let room =
+                    |&(node, count): &(NodeId, u32)| self.free.mask(node).count_ones().min(count);
                 parts.iter().map(room).sum()
             }
             _ => u32::MAX,

@@ -133,12 +133,8 @@ pub struct Needs {
 
 impl Needs {
     /// Nothing but the queue and the clock.
-    pub const NOTHING: Needs = Needs {
-        work_left: Knowledge::Nothing,
-        rates: false,
-        shared_rates: false,
-        topology: false,
-    };
+    pub const NOTHING: Needs =
+        Needs { work_left: Knowledge::Nothing, rates: false, shared_rates: false, topology: false };
     /// An estimate of the work left.
     pub const ESTIMATE: Needs = Needs { work_left: Knowledge::Estimate, ..Needs::NOTHING };
 }
@@ -159,7 +155,11 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// A policy and a placer, nothing tuned.
-    pub fn new(policy: impl Policy + 'static, place: impl Place + 'static, needs: Needs) -> Pipeline {
+    pub fn new(
+        policy: impl Policy + 'static,
+        place: impl Place + 'static,
+        needs: Needs,
+    ) -> Pipeline {
         Pipeline {
             policy: Box::new(policy),
             place: Box::new(place),

@@ -1,7 +1,7 @@
 //! The front that queue-order policies implement: a key for each job, smallest first.
 
 use crate::{JobRef, View};
-use trainyard_types::{Grant, JobId, Share, Shape, Span, Time};
+use trainyard_types::{Grant, JobId, Shape, Share, Span, Time};
 
 /// The place of a job in the order; smallest first. Compared field by field, at last by id.
 ///
@@ -55,9 +55,9 @@ pub trait Rank: Send {
     /// The key of a job at this moment. Memory kept between calls is a cache.
     fn rank(&mut self, job: JobRef<'_>, view: &View<'_>) -> Key;
 
-    /// How fast the value falls while the job runs, for each microsecond: 1 for remaining time, the number of
-    /// GPUs for remaining service, 0 when it stands still. A key that grows is made of tiers and [`Rank::changes_at`].
-    fn fall(&self, _job: JobRef<'_>) -> u32 {
+    /// How fast the value falls while the job runs, in thousandths for each microsecond: 1000 for remaining time at
+    /// full speed, 0 when it stands still. A key that grows is made of tiers and [`Rank::changes_at`].
+    fn fall(&self, _job: JobRef<'_>, _view: &View<'_>) -> u32 {
         0
     }
 

@@ -51,7 +51,8 @@ impl<S: Score> Greedy<S> {
 
     fn on_kind(&mut self, ask: &Ask<'_>, on: &Ground<'_>, kind: GpuType) -> Option<Placement> {
         let free = on.free;
-        let whole = free.tightest(kind, ask.count).filter(|node| ask.usable(*node, free) >= ask.count);
+        let whole =
+            free.tightest(kind, ask.count).filter(|node| ask.usable(*node, free) >= ask.count);
         let whole: Vec<_> = whole.map(|node| (node, ask.count)).collect();
         if let Some((node, count)) = self.best(ask, on, whole.into_iter()) {
             return Some(Placement::on(node, lowest_bits(ask.usable_mask(node, free), count)));
@@ -85,8 +86,9 @@ impl<S: Score> Place for Greedy<S> {
             return crate::fraction::tightest(ask, free);
         }
         let on = Ground { free, view };
-        free.kinds().into_iter().filter(|kind| ask.accepts(*kind)).find_map(|kind| {
-            self.on_kind(ask, &on, kind)
-        })
+        free.kinds()
+            .into_iter()
+            .filter(|kind| ask.accepts(*kind))
+            .find_map(|kind| self.on_kind(ask, &on, kind))
     }
 }

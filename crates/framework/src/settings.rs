@@ -38,7 +38,9 @@ pub enum ConfigError {
         default: String,
     },
     /// The text is not `key=value`.
-    #[error("cannot read the setting `{text}`: {problem}; write key=value, such as quantum=10m or thresholds=[1h,10h]")]
+    #[error(
+        "cannot read the setting `{text}`: {problem}; write key=value, such as quantum=10m or thresholds=[1h,10h]"
+    )]
     Syntax {
         /// The text.
         text: String,
@@ -150,7 +152,12 @@ fn read_value(text: &str) -> Value {
     }
     match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         Some(inner) => Value::Array(
-            inner.split(',').map(str::trim).filter(|item| !item.is_empty()).map(read_value).collect(),
+            inner
+                .split(',')
+                .map(str::trim)
+                .filter(|item| !item.is_empty())
+                .map(read_value)
+                .collect(),
         ),
         None => Value::String(text.to_owned()),
     }

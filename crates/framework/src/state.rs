@@ -1,7 +1,9 @@
 //! Everything the engine knows, as dense arrays that a decision borrows.
 
 use std::sync::Arc;
-use trainyard_types::{Cluster, GpuType, IdSet, Job, JobId, JobState, Span, TenantId, Tenants, Time};
+use trainyard_types::{
+    Cluster, GpuType, IdSet, Job, JobId, JobState, Span, TenantId, Tenants, Time,
+};
 
 /// A job that is not over.
 #[derive(Clone, Debug)]
@@ -37,7 +39,8 @@ impl Usage {
     pub fn change(&mut self, now: Time, half_life: Span, permille: i64) {
         self.gpu_seconds = self.at(now, half_life);
         self.at = now;
-        self.permille = self.permille.checked_add_signed(permille).expect("use never falls below zero");
+        self.permille =
+            self.permille.checked_add_signed(permille).expect("use never falls below zero");
     }
 }
 
@@ -123,9 +126,8 @@ impl State {
         }
         self.tenants.path(tenant).find(|id| {
             let ceiling = self.tenants.get(*id).ceiling;
-            ceiling.is_some_and(|gpus| {
-                self.used_permille[id.index()] + extra > u64::from(gpus) * 1000
-            })
+            ceiling
+                .is_some_and(|gpus| self.used_permille[id.index()] + extra > u64::from(gpus) * 1000)
         })
     }
 }

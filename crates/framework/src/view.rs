@@ -55,7 +55,12 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     /// A view for a policy that declared `needs`.
-    pub fn new(now: Time, state: &'a State, beliefs: &'a dyn Beliefs, needs: &'a Needs) -> View<'a> {
+    pub fn new(
+        now: Time,
+        state: &'a State,
+        beliefs: &'a dyn Beliefs,
+        needs: &'a Needs,
+    ) -> View<'a> {
         View { now, state, beliefs, needs }
     }
 
@@ -125,7 +130,12 @@ impl<'a> View<'a> {
     }
 
     /// What a change of placement would cost.
-    pub fn change(&self, job: JobRef<'_>, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
+    pub fn change(
+        &self,
+        job: JobRef<'_>,
+        from: Option<&Config>,
+        to: Option<&Config>,
+    ) -> ChangeCost {
         self.beliefs.change(job.spec, from, to)
     }
 
@@ -150,14 +160,27 @@ impl<'a> View<'a> {
         Some(Work(total) - done)
     }
 
-    /// How long the rest would take: at its present speed if it runs, else where it would like to run.
+    /// How long the rest would take where the job would like to run. It does not depend on where the job is, so
+    /// that two jobs compared by it never take turns in displacing each other.
     pub fn time_left(&self, job: JobRef<'_>) -> Option<Span> {
-        let left = self.work_left(job)?;
-        let rate = match job.state.progress.rate {
-            Rate(rate) if rate > 0.0 => Rate(rate),
-            _ => self.reference_rate(job)?,
-        };
-        Some(rate.time_for(left))
+        Some(self.reference_rate(job)?.time_for(self.work_left(job)?))
+    }
+
+    /// How long the rest takes at the present speed of a job that runs, else where it would like to run.
+    pub fn time_to_end(&self, job: JobRef<'_>) -> Option<Span> {
+        match job.state.progress.rate {
+            Rate(rate) if rate > 0.0 => Some(Rate(rate).time_for(self.work_left(job)?)),
+            _ => self.time_left(job),
+        }
+    }
+
+    /// How fast [`View::time_left`] falls while the job runs, in thousandths: 1000 where it likes to be.
+    pub fn pace_permille(&self, job: JobRef<'_>) -> u32 {
+        let rate = job.state.progress.rate.0;
+        match self.reference_rate(job) {
+            Some(Rate(reference)) if reference > 0.0 => (rate / reference * 1000.0 + 0.5) as u32,
+            _ => 0,
+        }
     }
 
     /// How long the whole job would take where it would like to run.
@@ -169,12 +192,14 @@ impl<'a> View<'a> {
         Some(self.reference_rate(job)?.time_for(total))
     }
 
-    /// The speed on the number of GPUs asked for, packed, on the first type of the cluster that the job accepts.
+    /// The speed on the number of GPUs, or the share of one, asked for, packed, on the first type of the cluster that the job accepts.
     pub fn reference_rate(&self, job: JobRef<'_>) -> Option<Rate> {
         let want = &job.spec.want;
         let shapes = self.state.shapes.iter().filter(|(kind, _)| want.accepts(*kind));
         shapes.into_iter().find_map(|&(kind, per_node)| {
-            self.beliefs.rate(job.spec, &Config::packed(kind, want.gpus, per_node))
+            let mut config = Config::packed(kind, want.gpus, per_node);
+            config.permille = want.permille;
+            self.beliefs.rate(job.spec, &config)
         })
     }
 

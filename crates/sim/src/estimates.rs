@@ -16,7 +16,12 @@ pub(crate) struct Estimates {
 
 impl Estimates {
     /// Sizes are the truth times a log-normal factor of median 1, drawn once for each job.
-    pub(crate) fn new(workload: &Workload, speeds: Arc<Speeds>, error: f64, seed: u64) -> Estimates {
+    pub(crate) fn new(
+        workload: &Workload,
+        speeds: Arc<Speeds>,
+        error: f64,
+        seed: u64,
+    ) -> Estimates {
         let mut rng = ChaCha12Rng::seed_from_u64(seed);
         rng.set_stream(u64::MAX);
         let work = workload.jobs.iter().map(|one| {
@@ -48,7 +53,8 @@ impl Beliefs for Estimates {
 
 /// A standard normal number by the method of Box and Muller.
 fn normal(rng: &mut ChaCha12Rng) -> f64 {
-    let uniform = |rng: &mut ChaCha12Rng| ((rng.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+    let uniform =
+        |rng: &mut ChaCha12Rng| ((rng.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     let (a, b) = (uniform(rng), uniform(rng));
     libm::sqrt(-2.0 * libm::log(a)) * libm::cos(2.0 * std::f64::consts::PI * b)
 }

@@ -83,7 +83,7 @@ impl<'a> World<'a> {
         let placed = &self.placed;
         self.queue.drop_while(|future| match future {
             Future::Finish { job, promise } | Future::Fail { job, promise } => {
-                !placed.get(job).is_some_and(|placed| placed.promise == *promise)
+                placed.get(job).is_none_or(|placed| placed.promise != *promise)
             }
             Future::Started { job, attempt } => {
                 !placed.get(job).is_some_and(|placed| is_stage(placed, *attempt, Stage::Starting))
@@ -96,7 +96,9 @@ impl<'a> World<'a> {
     /// Obeys an action; what follows at once comes back as events.
     pub(crate) fn obey(&mut self, at: Time, action: Action) -> SmallVec<[Event; 2]> {
         match action {
-            Action::Launch { job, attempt, allocation } => self.launch(at, job, attempt, allocation),
+            Action::Launch { job, attempt, allocation } => {
+                self.launch(at, job, attempt, allocation)
+            }
             Action::Stop { job, attempt, why } => self.stop(at, job, attempt, why),
             Action::Adjust { job, allocation, .. } => self.adjust(at, job, allocation),
             Action::Ended { .. } => SmallVec::new(),
@@ -210,13 +212,15 @@ impl<'a> World<'a> {
     }
 
     fn stop(&mut self, at: Time, job: JobId, attempt: Attempt, why: Why) -> SmallVec<[Event; 2]> {
-        if !self.placed.get(&job).is_some_and(|placed| placed.attempt == attempt) {
+        if self.placed.get(&job).is_none_or(|placed| placed.attempt != attempt) {
             return SmallVec::new();
         }
         self.catch_up(at, job);
         let placed = self.placed.get_mut(&job).expect("just found");
         let save = match (why, placed.stage, self.charge) {
-            (Why::Machine, _, _) | (_, Stage::Starting, _) | (_, _, Charge::EveryStep) => Span::ZERO,
+            (Why::Machine, _, _) | (_, Stage::Starting, _) | (_, _, Charge::EveryStep) => {
+                Span::ZERO
+            }
             _ => self.speeds.change(placed.model, Some(&placed.config), None).save,
         };
         if why == Why::Machine {
@@ -226,7 +230,8 @@ impl<'a> World<'a> {
             return self.depart(at, &placed, Event::Stopped { job, attempt, done });
         }
         if placed.stage == Stage::Starting {
-            self.overhead += at.since(placed.saved_at).as_secs_f64() * f64::from(placed.config.gpus);
+            self.overhead +=
+                at.since(placed.saved_at).as_secs_f64() * f64::from(placed.config.gpus);
         }
         placed.stage = Stage::Saving;
         placed.rate = Rate(0.0);
@@ -288,7 +293,8 @@ impl<'a> World<'a> {
         }
         let since = at.since(placed.saved_at);
         let saves = since.0 / self.checkpoint_every.0;
-        let share = (self.checkpoint_every.times(saves)).as_secs_f64() / since.as_secs_f64().max(1e-9);
+        let share =
+            (self.checkpoint_every.times(saves)).as_secs_f64() / since.as_secs_f64().max(1e-9);
         placed.saved + Work((placed.done - placed.saved).0 * share)
     }
 

@@ -24,10 +24,8 @@ fn selections() -> Vec<(String, Selection)> {
         }
     }
     for gate in GATES {
-        let selection = Selection {
-            admit: Some(Choice::named(gate.name)),
-            ..Selection::policy("las")
-        };
+        let selection =
+            Selection { admit: Some(Choice::named(gate.name)), ..Selection::policy("las") };
         all.push((format!("las behind {}", gate.name), selection));
     }
     all

@@ -5,8 +5,8 @@ use trainyard_policies::compose::Selection;
 use trainyard_policies::place::FewestNodes;
 use trainyard_testkit::host::Host;
 use trainyard_types::{
-    Action, Attempt, Cause, Cluster, End, Event, GpuAt, Grant, Job, JobId, NodeId, Phase, Placement,
-    Reason, Shape, Share, Span, Tenant, TenantId, Tenants, Time, Why, Work,
+    Action, Attempt, Cause, Cluster, End, Event, GpuAt, Grant, Job, JobId, NodeId, Phase,
+    Placement, Reason, Shape, Share, Span, Tenant, TenantId, Tenants, Time, Why, Work,
 };
 
 fn host(policy: &str) -> Host {
@@ -322,7 +322,9 @@ fn several_members_of_one_grant_share_its_gpus() {
         let mut jobs = view.waiting();
         if let (Some(a), Some(b)) = (jobs.next(), jobs.next()) {
             let mut grant = Grant::gpus(a.id(), 1).share(Share::Permille(500));
-            grant.members.push(trainyard_types::Member { job: b.id(), share: Share::Permille(500) });
+            grant
+                .members
+                .push(trainyard_types::Member { job: b.id(), share: Share::Permille(500) });
             offer.grant(&grant);
         }
         Ok(())
@@ -345,7 +347,9 @@ fn a_decision_taken_on_a_snapshot_is_checked_against_what_happened_since() {
     host.submit(1, job(2, 4));
     // Both jobs wait; a slow policy thinks on a snapshot in which the first job is about to go.
     let mut snapshot = host.engine.snapshot();
-    snapshot.free.give(&snapshot.state.live(JobId(0)).expect("live").state.planned.clone().expect("planned"));
+    snapshot.free.give(
+        &snapshot.state.live(JobId(0)).expect("live").state.planned.clone().expect("planned"),
+    );
     let mut pipeline = Selection::policy("fifo").build().expect("defaults build");
     let mut cx = Cx::new(1, snapshot.state.decisions, 1_000_000);
     let beliefs = trainyard_testkit::host::Plain;
@@ -378,4 +382,15 @@ fn a_job_released_while_it_still_stops_takes_part_again() {
     host.obeys = true;
     host.at(12, Event::Stopped { job: JobId(0), attempt: Attempt(1), done: Work::ZERO });
     assert!(host.runs(0));
+}
+
+#[test]
+fn an_elastic_job_that_asks_for_too_much_gets_the_most_there_is() {
+    let mut host = host("fifo");
+    let mut elastic = job(0, 12);
+    elastic.want.gpus_min = 2;
+    elastic.want.gpus_max = 16;
+    host.submit(0, elastic);
+    assert!(host.runs(0));
+    assert_eq!(host.engine.state().live(JobId(0)).expect("live").state.gpus(), 8);
 }

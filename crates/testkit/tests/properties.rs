@@ -50,7 +50,10 @@ fn make_job(id: u32, seeds: Seeds) -> TraceJob {
         2 => job.not_before = Some(Time((at + extra) * 1_000_000)),
         3 => job.run_max = Some(Span::secs(extra + 1)),
         4 if id > 0 => job.after = vec![JobId(id / 2)],
-        5 => (job.want.gpus, job.want.gpus_min, job.want.gpus_max, job.want.permille) = (1, 1, 1, 400),
+        5 => {
+            (job.want.gpus, job.want.gpus_min, job.want.gpus_max, job.want.permille) =
+                (1, 1, 1, 400)
+        }
         6 => job.want.nodes_max = 1,
         7 => job.want.gpus_max = gpus + 2,
         _ => {}
@@ -102,22 +105,25 @@ fn mishap(cluster: &Cluster, (at, what, which, length): (u64, u8, u32, u64)) -> 
 fn any_case() -> impl Strategy<Value = Case> {
     let names = (0..POLICIES.len(), prop::option::of(0..PLACERS.len()));
     let world = (any_cluster(), any_workload(), any_mishaps());
-    (world, names, 0u64..4, 0u8..3).prop_map(|((cluster, workload, mishaps), names, seed, costs)| {
-        let mut options = Options { seed, ..Options::default() };
-        options.setup.check_every = 1;
-        options.setup.quarantine.period = Span::secs(500);
-        options.costs = match costs {
-            0 => CostModel::Free,
-            1 => CostModel::Flat { save: Span::secs(3), start: Span::secs(7) },
-            _ => CostModel::Profile,
-        };
-        options.injected = mishaps.into_iter().flat_map(|seeds| mishap(&cluster, seeds)).collect();
-        let selection = Selection {
-            place: names.1.map(|place| Choice::named(PLACERS[place].name)),
-            ..Selection::policy(POLICIES[names.0].name)
-        };
-        Case { cluster, workload, options, selection }
-    })
+    (world, names, 0u64..4, 0u8..3).prop_map(
+        |((cluster, workload, mishaps), names, seed, costs)| {
+            let mut options = Options { seed, ..Options::default() };
+            options.setup.check_every = 1;
+            options.setup.quarantine.period = Span::secs(500);
+            options.costs = match costs {
+                0 => CostModel::Free,
+                1 => CostModel::Flat { save: Span::secs(3), start: Span::secs(7) },
+                _ => CostModel::Profile,
+            };
+            options.injected =
+                mishaps.into_iter().flat_map(|seeds| mishap(&cluster, seeds)).collect();
+            let selection = Selection {
+                place: names.1.map(|place| Choice::named(PLACERS[place].name)),
+                ..Selection::policy(POLICIES[names.0].name)
+            };
+            Case { cluster, workload, options, selection }
+        },
+    )
 }
 
 proptest! {

@@ -37,9 +37,11 @@ fn scenario_files() -> Vec<PathBuf> {
     let folders = std::fs::read_dir(places::root().join("scenarios")).expect("scenarios/ is there");
     for folder in folders.flatten().filter(|entry| entry.path().is_dir()) {
         let inside = std::fs::read_dir(folder.path()).expect("a folder is readable").flatten();
-        files.extend(inside.map(|entry| entry.path()).filter(|path| {
-            path.extension().is_some_and(|extension| extension == "scn")
-        }));
+        files.extend(
+            inside
+                .map(|entry| entry.path())
+                .filter(|path| path.extension().is_some_and(|extension| extension == "scn")),
+        );
     }
     files.sort();
     files

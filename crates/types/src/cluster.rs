@@ -107,8 +107,7 @@ impl Cluster {
         if let Some(kind) = self.kind(name) {
             return kind;
         }
-        let kind =
-            GpuKind { name: name.to_owned(), memory_mib: 0, price_per_hour: 0.0, watts: 0 };
+        let kind = GpuKind { name: name.to_owned(), memory_mib: 0, price_per_hour: 0.0, watts: 0 };
         self.kinds.push(kind);
         GpuType((self.kinds.len() - 1) as u8)
     }

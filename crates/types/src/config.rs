@@ -78,6 +78,9 @@ impl Config {
 
     /// The type most of its GPUs have; ties go to the lower id.
     pub fn kind(&self) -> Option<GpuType> {
-        self.kinds.iter().max_by_key(|(kind, count)| (*count, std::cmp::Reverse(*kind))).map(|x| x.0)
+        self.kinds
+            .iter()
+            .max_by_key(|(kind, count)| (*count, std::cmp::Reverse(*kind)))
+            .map(|x| x.0)
     }
 }

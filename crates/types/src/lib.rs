@@ -29,7 +29,9 @@ pub use config::{Config, Tier};
 pub use decision::{Change, Decision, Fault, Note, Quality, Reason, Verdict};
 pub use event::{Action, Cause, Event, Sample, Why};
 pub use grant::{Allocation, Grant, HostShare, Knobs, Member, Shape, Share, Split};
-pub use ids::{Attempt, GpuAt, GpuType, GraphId, GroupId, JobId, ModelId, NodeId, PoolId, TenantId};
+pub use ids::{
+    Attempt, GpuAt, GpuType, GraphId, GroupId, JobId, ModelId, NodeId, PoolId, TenantId,
+};
 pub use idset::{Id, IdSet};
 pub use job::{Class, End, Job, JobState, Phase, Progress, Want};
 pub use placement::Placement;

@@ -162,8 +162,11 @@ mod tests {
 
     #[test]
     fn placement_prints_ranges_and_joins_masks() {
-        let placement =
-            Placement::from_masks([(NodeId(2), 0b100000), (NodeId(0), 0b0011), (NodeId(0), 0b1100)]);
+        let placement = Placement::from_masks([
+            (NodeId(2), 0b100000),
+            (NodeId(0), 0b0011),
+            (NodeId(0), 0b1100),
+        ]);
         assert_eq!(placement.to_string(), "n0[0-3] n2[5]");
         assert_eq!((placement.gpus(), placement.nodes()), (5, 2));
         assert!(placement.overlaps(&Placement::on(NodeId(2), 0b100000)));

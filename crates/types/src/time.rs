@@ -6,7 +6,9 @@ use std::ops::{Add, AddAssign, Sub};
 use std::str::FromStr;
 
 /// Microseconds since the start of the run. Integers, so that equal means equal.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Time(pub u64);
 
@@ -195,15 +197,15 @@ impl FromStr for Span {
         let mut total = 0.0;
         while !rest.is_empty() {
             let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-            let number = rest[..digits].parse::<f64>().map_err(|_| SpanError::Number {
-                text: text.to_owned(),
-                rest: rest.to_owned(),
-            })?;
+            let number = rest[..digits]
+                .parse::<f64>()
+                .map_err(|_| SpanError::Number { text: text.to_owned(), rest: rest.to_owned() })?;
             rest = &rest[digits..];
             let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-            let unit = UNITS.iter().find(|(name, _)| *name == &rest[..letters]).ok_or_else(|| {
-                SpanError::Unit { text: text.to_owned(), rest: rest.to_owned() }
-            })?;
+            let unit = UNITS
+                .iter()
+                .find(|(name, _)| *name == &rest[..letters])
+                .ok_or_else(|| SpanError::Unit { text: text.to_owned(), rest: rest.to_owned() })?;
             total += number * unit.1;
             rest = &rest[letters..];
         }

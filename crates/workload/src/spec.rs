@@ -86,7 +86,7 @@ pub enum Arrival {
 
 /// How long jobs run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DurationLaw {
     /// Gavel: 60 s times ten to the power of U(1.5, 3) for four jobs of five, of U(3, 4) for the fifth.
     Gavel,
