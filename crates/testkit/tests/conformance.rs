@@ -18,9 +18,9 @@ fn selections() -> Vec<(String, Selection)> {
     }
     for place in PLACERS {
         for policy in ["fifo", "srtf"] {
-            let place = Some(Choice::named(place.name));
-            let selection = Selection { place: place.clone(), ..Selection::policy(policy) };
-            all.push((format!("{policy} with {}", place.expect("just set").name), selection));
+            let choice = Some(Choice::named(place.name));
+            let selection = Selection { place: choice, ..Selection::policy(policy) };
+            all.push((format!("{policy} with {}", place.name), selection));
         }
     }
     for gate in GATES {
