@@ -132,7 +132,7 @@ pub struct StageArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Jobs and cluster")]
 pub struct GivenArgs {
-    /// The cluster: one line such as '16x8 a100, 4x4 t4', or a TOML file [default: 8x8 v100, 4x8 a100].
+    /// The cluster: one line such as '16x8 a100, 4x4 t4', or a TOML file [default: 4x8 a100, 8x8 v100].
     #[arg(long, value_name = "LINE|FILE", env = "TRAINYARD_CLUSTER", hide_env_values = true)]
     pub cluster: Option<String>,
     /// Jobs from a file, packed with gzip or not [default: an embedded workload].
@@ -285,7 +285,7 @@ pub struct GenerateArgs {
         allow_hyphen_values = true
     )]
     pub seed: String,
-    /// The cluster the load is meant for: a line or a TOML file [default: 8x8 v100, 4x8 a100].
+    /// The cluster the load is meant for: a line or a TOML file [default: 4x8 a100, 8x8 v100].
     #[arg(long, value_name = "LINE|FILE", env = "TRAINYARD_CLUSTER", hide_env_values = true)]
     pub cluster: Option<String>,
     /// Models of your own from a TOML file (repeatable).

@@ -358,7 +358,6 @@ impl Engine {
 
     /// The most GPUs the cluster as declared could ever give to a job.
     fn most_gpus(&self, job: &Job) -> u32 {
-        let cluster = &self.state.cluster;
         let want = &job.want;
         let plain = want.pool.is_none()
             && (want.nodes_max, want.cpus_per_gpu, want.memory_mib_per_gpu) == (0, 0, 0)
@@ -369,24 +368,7 @@ impl Engine {
                 totals.filter(|(kind, _)| want.accepts(trainyard_types::GpuType(*kind as u8)));
             return usable.map(|(_, total)| *total).max().unwrap_or(0);
         }
-        let mut most = 0;
-        for (kind, info) in cluster.kinds.iter().enumerate() {
-            let kind = trainyard_types::GpuType(kind as u8);
-            let small = info.memory_mib > 0 && info.memory_mib < want.gpu_memory_mib;
-            if !want.accepts(kind) || small {
-                continue;
-            }
-            let mut sizes: Vec<u32> = cluster
-                .nodes
-                .iter()
-                .filter(|node| node.kind == kind && want.pool.is_none_or(|pool| node.pool == pool))
-                .map(|node| node_gpus(node, want))
-                .collect();
-            sizes.sort_unstable_by(|a, b| b.cmp(a));
-            let nodes = if want.nodes_max == 0 { sizes.len() } else { usize::from(want.nodes_max) };
-            most = most.max(sizes.iter().take(nodes).sum());
-        }
-        most
+        self.state.cluster.most_gpus(want)
     }
 }
 
@@ -398,17 +380,4 @@ fn within(mut job: Arc<Job>, most: u32) -> Arc<Job> {
         want.gpus_max = want.gpus_max.min(most);
     }
     job
-}
-
-/// GPUs of a node that its CPUs and memory suffice for.
-fn node_gpus(node: &trainyard_types::Node, want: &trainyard_types::Want) -> u32 {
-    let by_cpus = match (want.cpus_per_gpu, node.cpus) {
-        (0, _) | (_, 0) => u32::MAX,
-        (per_gpu, cpus) => u32::from(cpus / per_gpu),
-    };
-    let by_memory = match (want.memory_mib_per_gpu, node.memory_mib) {
-        (0, _) | (_, 0) => u32::MAX,
-        (per_gpu, memory) => memory / per_gpu,
-    };
-    u32::from(node.gpus).min(by_cpus).min(by_memory)
 }

@@ -36,7 +36,7 @@ pub struct Setup {
     pub retry_after: Span,
     /// After so many failures of the policy in a row a plain order takes over until it recovers.
     pub policy_failures_max: u32,
-    /// How long a failing policy is left alone before it is asked again; doubles up to an hour.
+    /// How long a failing policy is left alone before it is asked again; doubles up to 256 times, an hour at most.
     pub policy_retry_after: Span,
     /// Units of work that a policy may spend on one decision.
     pub work_max: u64,

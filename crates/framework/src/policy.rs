@@ -118,7 +118,8 @@ pub enum Knowledge {
     Exact,
 }
 
-/// What a policy must know to do its work. A view shows nothing beyond it.
+/// What a policy must know to do its work, printed with every result. A view withholds sizes and speeds from a policy
+/// that does not declare them; the other two are declarations.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Needs {
     /// The work left of each job.

@@ -30,6 +30,18 @@ pub enum Mode {
     RefillRequeue,
 }
 
+/// How often one decision walks over the queue when displaced gangs leave room behind.
+const PASSES_MAX: u32 = 4;
+
+/// What the walks of one decision found.
+#[derive(Default)]
+struct Pass {
+    /// Jobs that may want a later change; not counted any more once somebody was displaced.
+    left_out: usize,
+    displaced: bool,
+    wake_at: Option<Time>,
+}
+
 /// An order, lifted to a policy.
 pub struct Ranked<R> {
     rank: R,
@@ -71,14 +83,33 @@ impl<R: Rank> Ranked<R> {
         self
     }
 
-    /// The next waiting job whose shape may still fit; its class is left out once one of it did not.
     fn changes(&mut self, view: &View<'_>, offer: &mut Offer<'_>) {
         self.index.refresh(&mut self.rank, view, self.preempt);
+        let mut pass = Pass { left_out: view.waiting_len(), ..Pass::default() };
+        for _ in 0..PASSES_MAX {
+            pass.displaced = false;
+            self.pass(view, offer, &mut pass);
+            // Who was displaced may have left more than was needed: those who found no room before look again.
+            if !pass.displaced || offer.free().total() == 0 {
+                break;
+            }
+        }
+        // With nobody left out, a key that changes can change nothing else.
+        if pass.left_out > 0
+            && let Some(time) = earlier(pass.wake_at, self.index.next_change(view.now))
+        {
+            offer.wake_at(time);
+        }
+    }
+
+    /// One walk over the waiting jobs in order; a class is left out once one of it found no room.
+    fn pass(&mut self, view: &View<'_>, offer: &mut Offer<'_>, pass: &mut Pass) {
         let mut turn = self.index.turn();
-        let mut left_out = view.waiting_len();
-        let mut wake_at = None;
         while let Some(next) = turn.next(&self.index) {
             let Some(job) = view.job(next.job) else { continue };
+            if offer.plan(next.job).is_some() {
+                continue;
+            }
             let free = offer.free().total();
             let answer = self.offer_one(job, view, offer);
             if answer == Answer::Refused {
@@ -86,9 +117,10 @@ impl<R: Rank> Ranked<R> {
             }
             if answer == Answer::Taken {
                 let displaced = offer.free().total() + job.spec.want.gpus > free;
-                left_out = if displaced { usize::MAX } else { left_out - 1 };
+                pass.displaced |= displaced;
+                pass.left_out = if displaced { usize::MAX } else { pass.left_out - 1 };
                 if self.preempt {
-                    wake_at = earlier(wake_at, self.next_change_of(job, view, offer));
+                    pass.wake_at = earlier(pass.wake_at, self.next_change_of(job, view, offer));
                 }
                 continue;
             }
@@ -100,12 +132,6 @@ impl<R: Rank> Ranked<R> {
                 break;
             }
             turn.close(next.class);
-        }
-        // With nobody left out, a key that changes can change nothing else.
-        if left_out > 0
-            && let Some(time) = earlier(wake_at, self.index.next_change(view.now))
-        {
-            offer.wake_at(time);
         }
     }
 

@@ -6,17 +6,18 @@ use crate::{
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
-/// All policies, family by family. The first of each family stands for it, see [`representatives`].
+/// All policies, family by family. The first of each family is its best on the embedded
+/// workload by mean completion time, and stands for it, see [`representatives`].
 pub const POLICIES: &[&PolicyEntry] = &[
     &fifo::ENTRY,
     &easy::ENTRY,
     &conservative::ENTRY,
-    &srtf::ENTRY,
     &srsf::ENTRY,
+    &srtf::ENTRY,
     &sjf::ENTRY,
+    &gittins::ENTRY,
     &tiresias::ENTRY,
     &las::ENTRY,
-    &gittins::ENTRY,
     &elas::ENTRY,
     &fair_share::ENTRY,
     &priority::ENTRY,

@@ -25,7 +25,7 @@ impl Estimates {
         let mut rng = ChaCha12Rng::seed_from_u64(seed);
         rng.set_stream(u64::MAX);
         let work = workload.jobs.iter().map(|one| {
-            // A declared size is what is known of a job; the truth with an error stands in where nothing was.
+            // Whoever declared a size may err as much as whoever estimates one.
             let known = one.job.declared.unwrap_or(one.work).0;
             if error == 0.0 { known } else { known * libm::exp(error * normal(&mut rng)) }
         });

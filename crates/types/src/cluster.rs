@@ -1,6 +1,6 @@
 //! What there is: nodes, GPU types, links.
 
-use crate::{GpuType, NodeId, PoolId, Tier};
+use crate::{GpuType, NodeId, PoolId, Tier, Want};
 use serde::{Deserialize, Serialize};
 
 /// A type of accelerator.
@@ -38,6 +38,19 @@ pub struct Node {
 }
 
 impl Node {
+    /// GPUs that its CPUs and memory suffice for.
+    pub fn gpus_for(&self, want: &Want) -> u32 {
+        let by_cpus = match (want.cpus_per_gpu, self.cpus) {
+            (0, _) | (_, 0) => u32::MAX,
+            (per_gpu, cpus) => u32::from(cpus / per_gpu),
+        };
+        let by_memory = match (want.memory_mib_per_gpu, self.memory_mib) {
+            (0, _) | (_, 0) => u32::MAX,
+            (per_gpu, memory) => memory / per_gpu,
+        };
+        u32::from(self.gpus).min(by_cpus).min(by_memory)
+    }
+
     /// All its GPUs as a mask.
     pub fn mask(&self) -> u64 {
         mask_of(self.gpus)
@@ -147,5 +160,27 @@ impl Cluster {
     /// The number of GPUs of one type.
     pub fn gpus_of(&self, kind: GpuType) -> u32 {
         self.nodes.iter().filter(|node| node.kind == kind).map(|node| u32::from(node.gpus)).sum()
+    }
+
+    /// The most GPUs that a job could ever be given: of one type, in its pool, on so many nodes, with its memory and CPUs.
+    pub fn most_gpus(&self, want: &Want) -> u32 {
+        let mut most = 0;
+        for (index, info) in self.kinds.iter().enumerate() {
+            let kind = GpuType(index as u8);
+            let small = info.memory_mib > 0 && info.memory_mib < want.gpu_memory_mib;
+            if small || !want.accepts(kind) {
+                continue;
+            }
+            let mut sizes: Vec<u32> = self
+                .nodes
+                .iter()
+                .filter(|node| node.kind == kind && want.pool.is_none_or(|pool| node.pool == pool))
+                .map(|node| node.gpus_for(want))
+                .collect();
+            sizes.sort_unstable_by(|a, b| b.cmp(a));
+            let nodes = if want.nodes_max == 0 { sizes.len() } else { usize::from(want.nodes_max) };
+            most = most.max(sizes.iter().take(nodes).sum());
+        }
+        most
     }
 }

@@ -2,14 +2,14 @@
 
 use crate::{TraceJob, Workload};
 use std::collections::BTreeMap;
-use trainyard_types::{Cluster, GpuType, Job, JobId, PoolId, Want};
+use trainyard_types::{Cluster, GpuType, Job, JobId, PoolId};
 
 /// Something in a workload that cannot work on a cluster.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Problem {
     /// A job needs more than the cluster has.
     #[error(
-        "job `{label}` needs at least {need} GPUs, but the cluster has at most {most} that it accepts"
+        "job `{label}` needs at least {need} GPUs, but the cluster has at most {most} of one type that it accepts"
     )]
     TooLarge {
         /// The job.
@@ -166,50 +166,32 @@ impl Workload {
 /// The most GPUs a job could ever get, remembered for each sort of wish.
 struct Sizes<'a> {
     cluster: &'a Cluster,
-    all: u32,
     seen: BTreeMap<Sort, u32>,
 }
 
-/// Types, pool, most nodes, memory.
-type Sort = (Vec<GpuType>, Option<PoolId>, u16, u32);
+/// Types, pool, most nodes, GPU memory, CPUs, host memory.
+type Sort = (Vec<GpuType>, Option<PoolId>, u16, u32, u16, u32);
 
 impl<'a> Sizes<'a> {
     fn new(cluster: &'a Cluster) -> Sizes<'a> {
-        Sizes { cluster, all: cluster.gpus(), seen: BTreeMap::new() }
+        Sizes { cluster, seen: BTreeMap::new() }
     }
 
     fn most(&mut self, job: &Job) -> u32 {
         let want = &job.want;
-        let sort = (want.kinds.to_vec(), want.pool, want.nodes_max, want.gpu_memory_mib);
-        if sort == (Vec::new(), None, 0, 0) {
-            return self.all;
-        }
+        let host = (want.cpus_per_gpu, want.memory_mib_per_gpu);
+        let sort =
+            (want.kinds.to_vec(), want.pool, want.nodes_max, want.gpu_memory_mib, host.0, host.1);
         let cluster = self.cluster;
-        *self.seen.entry(sort).or_insert_with(|| most_for(want, cluster))
+        *self.seen.entry(sort).or_insert_with(|| cluster.most_gpus(want))
     }
-}
-
-fn most_for(want: &Want, cluster: &Cluster) -> u32 {
-    let fits = |mib: u32| mib == 0 || mib >= want.gpu_memory_mib;
-    let mut gpus: Vec<u32> = cluster
-        .nodes
-        .iter()
-        .filter(|node| want.accepts(node.kind) && want.pool.is_none_or(|pool| pool == node.pool))
-        .filter(|node| fits(cluster.kinds[node.kind.index()].memory_mib))
-        .map(|node| u32::from(node.gpus))
-        .collect();
-    if want.nodes_max > 0 {
-        gpus.sort_unstable_by(|a, b| b.cmp(a));
-        gpus.truncate(usize::from(want.nodes_max));
-    }
-    gpus.iter().sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use trainyard_types::{ModelId, Time, Work};
+    use trainyard_types::{ModelId, Time, Want, Work};
 
     fn workload(change: impl Fn(usize, &mut Job)) -> Workload {
         let mut workload = Workload::empty("test");
@@ -245,7 +227,7 @@ mod tests {
         });
         assert_eq!(
             found[0],
-            "job `0` needs at least 9 GPUs, but the cluster has at most 8 that it accepts"
+            "job `0` needs at least 9 GPUs, but the cluster has at most 8 of one type that it accepts"
         );
         assert_eq!(found[1], "job `1` has 0 steps of work: expected more than 0");
         assert_eq!(found[2], "job `2` names model number 7, but there are only 1");

@@ -6,9 +6,9 @@ use trainyard_profile::Catalog;
 use trainyard_types::{Cluster, Span};
 
 /// The cluster of the embedded workload.
-pub const EMBEDDED_CLUSTER: &str = "8x8 v100, 4x8 a100";
+pub const EMBEDDED_CLUSTER: &str = "4x8 a100, 8x8 v100";
 
-/// 500 jobs of published models, four teams, two types of GPU, a tenth more work than the cluster can do as it comes.
+/// 2,000 jobs of published models, four teams, two types of GPU, as much work as the cluster can do.
 ///
 /// The workload carries its tenants.
 pub fn embedded() -> (Workload, Cluster) {
@@ -22,9 +22,9 @@ pub fn embedded() -> (Workload, Cluster) {
 /// What the embedded workload is drawn from.
 pub fn embedded_spec() -> Spec {
     Spec {
-        jobs: 500,
+        jobs: 2000,
         seed: 2026,
-        arrival: Arrival::Load(1.1),
+        arrival: Arrival::Load(1.0),
         daily: 0.5,
         duration: DurationLaw::LogNormal { median: Span::secs(2400), sigma: 1.5 },
         duration_min: Span::secs(120),
@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(workload.check(&cluster), []);
         assert_eq!(embedded().0, workload);
         let load = workload.offered_load(&cluster);
-        assert!((1.09..=1.11).contains(&load), "{load}");
-        assert_eq!((workload.jobs.len(), workload.tenants.len()), (500, 4));
+        assert!((0.99..=1.01).contains(&load), "{load}");
+        assert_eq!((workload.jobs.len(), workload.tenants.len()), (2000, 4));
     }
 }

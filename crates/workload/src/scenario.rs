@@ -12,7 +12,6 @@
 //! policy    las thresholds=[1h]
 //! place     fewest-nodes
 //! admit     load=1.2
-//! tune      none
 //! semantics muri
 //! costs     free | profile | profile x2 | flat save=5s start=25s
 //! error     0.3

@@ -108,7 +108,8 @@ impl Card {
     }
 
     fn path(&self) -> String {
-        format!("docs/policies/{}.md", self.name)
+        let folder = if self.kind == "placer" { "placers" } else { "policies" };
+        format!("docs/{folder}/{}.md", self.name)
     }
 
     fn page(&self, output: &Output) -> String {

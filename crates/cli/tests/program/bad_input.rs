@@ -98,7 +98,7 @@ fn faults_in_traces_name_file_line_field_and_value() {
         ("steps.csv", "a,0,4,0", &["line 3", "`duration_s`", "`0`", "more than 0"]),
         ("overflow.csv", "a,0,99999999999999999999,60", &["line 3", "`gpus`"]),
         ("fields.csv", "a,0,4", &["line 3", "3 fields", "4 fields"]),
-        ("large.csv", "a,0,97,60", &["line 3", "job `a`", "`gpus`", "`97`", "at most 96"]),
+        ("large.csv", "a,0,97,60", &["line 3", "job `a`", "`gpus`", "`97`", "at most 64"]),
         ("twice.csv", "ok,0,4,60", &["line 3", "`id`", "`ok`"]),
     ] {
         place.write(name, format!("{header}\nok,0,1,60\n{content}\n"));

@@ -1,0 +1,222 @@
+//! The rules of the house, enforced.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use trainyard_policies::registry::{GATES, PLACERS, POLICIES, TUNERS};
+use trainyard_testkit::places::root;
+
+const FILE_LINES_MAX: usize = 800;
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// Which crates each crate may depend on, tests aside.
+const DIRECTIONS: &[(&str, &[&str])] = &[
+    ("types", &[]),
+    ("profile", &["types"]),
+    ("workload", &["types", "profile"]),
+    ("framework", &["types", "profile"]),
+    ("policies", &["types", "profile", "framework"]),
+    ("engine", &["types", "framework"]),
+    ("sim", &["types", "profile", "framework", "engine", "workload"]),
+    ("report", &["types", "profile", "framework", "engine", "sim", "workload"]),
+];
+
+/// Below the rim nothing reads a clock, a file, a socket or the environment.
+const RIM: &[&str] = &["cli", "bench", "testkit"];
+const BANNED_BELOW_RIM: &[&str] = &[
+    "std::fs::",
+    "std::net::",
+    "std::env::",
+    "Instant::now",
+    "SystemTime::now",
+    "thread_rng",
+    "tokio",
+];
+/// Words that must not appear in any source: a policy owns no clock, and nothing asks who it is.
+const BANNED_ANYWHERE: &[&str] =
+    &["if simulate", "simulate: bool", "todo!(", "unimplemented!(", "dbg!("];
+
+#[test]
+fn crates_depend_only_downwards() {
+    for (name, allowed) in DIRECTIONS {
+        let path = root().join("crates").join(name).join("Cargo.toml");
+        let manifest: toml::Table = read(&path).parse().expect("a manifest is TOML");
+        let dependencies = manifest["dependencies"].as_table().expect("a table");
+        for dependency in dependencies.keys() {
+            if let Some(other) = dependency.strip_prefix("trainyard-") {
+                assert!(allowed.contains(&other), "crate {name} must not depend on {other}");
+            }
+        }
+    }
+}
+
+#[test]
+fn files_and_functions_fit_in_a_head() {
+    let mut wrong = Vec::new();
+    for file in sources() {
+        let text = read(&file);
+        let name = short(&file);
+        let lines = text.lines().count();
+        if lines > FILE_LINES_MAX {
+            wrong.push(format!("{name} has {lines} lines, more than {FILE_LINES_MAX}"));
+        }
+        for (line, length, signature) in functions(&text) {
+            if length > FUNCTION_LINES_MAX {
+                wrong.push(format!("{name}:{line} is {length} lines long: {signature}"));
+            }
+        }
+        for bad in ["utils", "common", "helpers", "manager"] {
+            if file.file_stem().is_some_and(|stem| stem == bad) {
+                wrong.push(format!("{name}: find the noun"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn nothing_below_the_rim_touches_the_world() {
+    let mut wrong = Vec::new();
+    for file in sources() {
+        let name = short(&file);
+        let text = read(&file);
+        let code = text.split("#[cfg(test)]").next().unwrap_or(&text);
+        let is_rim = RIM.iter().any(|rim| name.starts_with(&format!("crates/{rim}/")));
+        let in_tests =
+            name.contains("/tests/") || name.contains("/examples/") || name.ends_with("/tests.rs");
+        if !is_rim && !in_tests {
+            for word in BANNED_BELOW_RIM.iter().filter(|word| code.contains(**word)) {
+                wrong.push(format!("{name} uses {word}"));
+            }
+        }
+        if !name.ends_with("tidy.rs") {
+            for word in BANNED_ANYWHERE.iter().filter(|word| text.contains(**word)) {
+                wrong.push(format!("{name} says {word}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn nothing_outside_the_policies_branches_on_a_policys_name() {
+    let names: Vec<String> = POLICIES.iter().map(|entry| format!("\"{}\"", entry.name)).collect();
+    let mut wrong = Vec::new();
+    for file in sources() {
+        let name = short(&file);
+        let policy_or_test = ["crates/policies/", "crates/testkit/", "crates/bench/"];
+        if policy_or_test.iter().any(|folder| name.starts_with(folder)) || name.contains("/tests/")
+        {
+            continue;
+        }
+        let text = read(&file);
+        let code = text.split("#[cfg(test)]").next().unwrap_or(&text);
+        for (number, line) in code.lines().enumerate() {
+            let compares =
+                line.contains("==") || line.contains("=>") || line.contains("starts_with");
+            let comment = line.trim_start().starts_with("//");
+            if compares && !comment && names.iter().any(|policy| line.contains(policy.as_str())) {
+                wrong.push(format!("{name}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_entry_has_a_page_and_two_scenarios() {
+    let mut wrong = Vec::new();
+    let mut pages: BTreeMap<&str, &str> = BTreeMap::new();
+    pages.extend(POLICIES.iter().map(|entry| (entry.name, "policies")));
+    pages.extend(PLACERS.iter().map(|entry| (entry.name, "placers")));
+    pages.extend(GATES.iter().map(|entry| (entry.name, "policies")));
+    pages.extend(TUNERS.iter().map(|entry| (entry.name, "policies")));
+    let summary = read(&root().join("docs/SUMMARY.md"));
+    for (name, folder) in pages {
+        let page = format!("{folder}/{name}.md");
+        if !root().join("docs").join(&page).exists() {
+            wrong.push(format!("docs/{page} is missing"));
+        }
+        if !summary.contains(&page) {
+            wrong.push(format!("docs/SUMMARY.md does not list {page}"));
+        }
+        let folder = root().join("scenarios").join(name);
+        let scenarios = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let count =
+            scenarios.filter(|file| file.path().extension().is_some_and(|e| e == "scn")).count();
+        if count < 2 {
+            wrong.push(format!("scenarios/{name} has {count} scenarios, two are needed"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_page_of_the_book_is_listed_and_every_listed_page_exists() {
+    let docs = root().join("docs");
+    let summary = read(&docs.join("SUMMARY.md"));
+    let mut wrong = Vec::new();
+    for part in summary.split("](").skip(1) {
+        let target = part.split(')').next().unwrap_or_default();
+        if !target.is_empty() && !docs.join(target).exists() {
+            wrong.push(format!("docs/SUMMARY.md lists {target}, which is missing"));
+        }
+    }
+    for page in walk(&docs, "md") {
+        let name = page.strip_prefix(&docs).expect("below docs").display().to_string();
+        if name != "SUMMARY.md" && !name.starts_with("book/") && !summary.contains(&name) {
+            wrong.push(format!("docs/SUMMARY.md does not list {name}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Functions with their first line, length and signature, by the indentation of their closing brace.
+fn functions(text: &str) -> Vec<(usize, usize, String)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let body = line.trim_start();
+        let is_fn = ["fn ", "pub fn ", "pub(crate) fn ", "async fn ", "const fn ", "pub const fn "]
+            .iter()
+            .any(|head| body.starts_with(head));
+        if !is_fn || body.ends_with(';') || body.ends_with('}') {
+            continue;
+        }
+        let closing = format!("{}}}", &line[..line.len() - body.len()]);
+        let end = lines[start..].iter().position(|line| *line == closing);
+        if let Some(length) = end {
+            found.push((start + 1, length + 1, body.to_owned()));
+        }
+    }
+    found
+}
+
+fn sources() -> Vec<PathBuf> {
+    walk(&root().join("crates"), "rs")
+}
+
+fn walk(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder is readable").flatten() {
+            let path = entry.path();
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    assert!(!files.is_empty(), "no .{extension} below {}", folder.display());
+    files
+}
+
+fn short(path: &Path) -> String {
+    path.strip_prefix(root()).expect("below the root").display().to_string()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
