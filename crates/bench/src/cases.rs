@@ -39,8 +39,14 @@ pub fn all() -> Vec<Case> {
         eprintln!("skipped: cases on Muri's traces, because ../shared/data/muri is not here");
     }
     for (policy, bound) in [("fifo", 20.0), ("sjf", 20.0), ("las", 60.0), ("tiresias", 60.0)] {
-        cases.push(generated("100k", 100_000, policy, bound));
-        cases.push(generated("1m", 1_000_000, policy, bound));
+        cases.push(generated("100k", 100_000, (0.85, policy), bound));
+        cases.push(generated("1m", 1_000_000, (0.85, policy), bound));
+    }
+    // Twice what the cluster can take: in the end about half of all jobs wait at once.
+    cases.push(generated("queue-20k", 20_000, (2.0, "easy"), 60.0));
+    for policy in ["fifo", "sjf", "srtf", "las", "tiresias", "fair-share"] {
+        cases.push(generated("queue-20k", 20_000, (2.0, policy), 60.0));
+        cases.push(generated("queue-200k", 200_000, (2.0, policy), 60.0));
     }
     cases
 }
@@ -62,8 +68,13 @@ fn on_muri(trace: &'static str, policy: &'static str, cpu_seconds_max: f64) -> C
     }
 }
 
-/// Jobs of Gavel's laws at 85 % of the load that 6,000 GPUs can take.
-fn generated(label: &str, jobs: u32, policy: &'static str, cpu_seconds_max: f64) -> Case {
+/// Jobs of Gavel's laws that ask for a given part of 6,000 GPUs.
+fn generated(
+    label: &str,
+    jobs: u32,
+    (load, policy): (f64, &'static str),
+    cpu_seconds_max: f64,
+) -> Case {
     Case {
         name: format!("{label}-{policy}"),
         policy,
@@ -72,7 +83,7 @@ fn generated(label: &str, jobs: u32, policy: &'static str, cpu_seconds_max: f64)
             let (cluster, _) = cluster::parse("750x8 v100")?;
             let spec = Spec {
                 jobs,
-                arrival: Arrival::Load(0.85),
+                arrival: Arrival::Load(load),
                 duration: DurationLaw::Gavel,
                 size: SizeLaw::Gavel,
                 ..Spec::default()

@@ -1,6 +1,6 @@
 //! Options of a run from flags.
 
-use crate::args::{Preset, WorldArgs};
+use crate::args::WorldArgs;
 use crate::choice::split_list;
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
@@ -54,13 +54,8 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         Some(model) => format!("mtbf={},repair={}", model.between, model.repair),
     };
     let DecisionCost { fixed, per_job } = options.decision_cost;
-    let semantics = match args.semantics {
-        Preset::Native => "native",
-        Preset::Tiresias => "tiresias",
-        Preset::Muri => "muri",
-    };
     [
-        ("semantics", semantics.to_owned()),
+        ("semantics", args.semantics.semantics().name().to_owned()),
         ("decisions", trigger),
         ("costs", options.costs.to_string()),
         ("estimate-error", options.estimate_error.to_string()),

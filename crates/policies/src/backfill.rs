@@ -326,15 +326,24 @@ impl Backlog {
         kinds.map(|kind| timeline.room(kind, need)).max().unwrap_or(Span::ZERO)
     }
 
-    /// The first of a class behind `after` that is no longer than `window`.
+    /// The first of a class behind `after` that is no longer than `window`. Walks the jobs by arrival and by length at
+    /// the same pace, so that it is quick both where many are short enough and where few are.
     fn next_within(&self, class: usize, after: Option<Turn>, window: Span) -> Option<Turn> {
         let lane = &self.lanes[class];
-        if window == Span::ZERO || lane.by_length.first().is_none_or(|(length, _)| *length > window)
-        {
-            return None;
-        }
+        let mut short = lane.by_length.range(..=(window, JobId(u32::MAX)));
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut behind = lane.by_arrival.range((from, Bound::Unbounded));
-        behind.find(|(_, job)| self.length(*job) <= window).copied()
+        let mut first_short: Option<Turn> = None;
+        for &turn in lane.by_arrival.range((from, Bound::Unbounded)) {
+            if self.length(turn.1) <= window {
+                return Some(turn);
+            }
+            let Some(&(_, job)) = short.next() else { return first_short };
+            let turn = (self.entries.get(&job)?.1, job);
+            let behind = after.is_none_or(|after| turn > after);
+            if behind && first_short.is_none_or(|first| turn < first) {
+                first_short = Some(turn);
+            }
+        }
+        None
     }
 }
