@@ -7,6 +7,7 @@
 //! | you have | you implement | lifted by |
 //! |---|---|---|
 //! | an order of jobs | [`Rank`] | [`Ranked`] |
+//! | fractions of time by type | [`TimeShare`] | [`Rounds`] |
 //! | a score for a node | [`Score`] | [`Greedy`] |
 //! | anything else | [`Policy`], [`Place`], [`Tune`] | – |
 //!
@@ -37,6 +38,7 @@ mod policy;
 mod rank;
 mod ranked;
 mod refill;
+mod rounds;
 mod score;
 mod settings;
 mod state;
@@ -52,6 +54,7 @@ pub use offer::{Answer, Offer, Outcome, used_permille};
 pub use policy::{Cx, Knowledge, Needs, Pipeline, Place, Policy, PolicyError, Tune};
 pub use rank::{Key, Rank, wanted};
 pub use ranked::{Fill, Mode, Ranked};
+pub use rounds::{RateTable, Rounds, Shares, TimeShare};
 pub use score::{Greedy, Ground, Score};
 pub use settings::{ConfigError, RawSettings, defaults, nearest};
 pub use state::{Live, State, Usage};

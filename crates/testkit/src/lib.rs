@@ -3,7 +3,7 @@
 //! - [`scenario`]: runs a scenario text and gives back its stable text.
 //! - [`forgetful`]: wraps a policy so that it loses its memory now and then.
 //! - [`host`]: an engine whose events a test says one by one.
-//! - [`places`]: where the repository and the shared reference data are.
+//! - [`places`]: where the repository is.
 //!
 //! The tests themselves are under `tests/`: scenarios, conformance over the registry, properties, references to
 //! published simulators, and the rules of the house.

@@ -111,10 +111,13 @@ fn nothing_outside_the_policies_branches_on_a_policys_name() {
         let text = read(&file);
         let code = text.split("#[cfg(test)]").next().unwrap_or(&text);
         for (number, line) in code.lines().enumerate() {
-            let compares =
-                line.contains("==") || line.contains("=>") || line.contains("starts_with");
             let comment = line.trim_start().starts_with("//");
-            if compares && !comment && names.iter().any(|policy| line.contains(policy.as_str())) {
+            let (pattern, _) = line.split_once("=>").unwrap_or_default();
+            let compared = line.contains("==") || line.contains("starts_with");
+            let asks = names.iter().any(|policy| {
+                pattern.contains(policy.as_str()) || compared && line.contains(policy.as_str())
+            });
+            if asks && !comment {
                 wrong.push(format!("{name}:{}: {}", number + 1, line.trim()));
             }
         }

@@ -8,13 +8,21 @@ use trainyard_types::{Cluster, Config, GpuType, JobId, Span, Time};
 use trainyard_workload::muri::{MuriOptions, MuriTrace};
 use trainyard_workload::{muri, switches, tiresias};
 
+/// Past the capture of the test harness, so that it is seen.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 /// A file of the published data, or `None` with a message when it is not there.
 fn data(path: &str) -> Option<GzDecoder<File>> {
     let full = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(path);
     match File::open(&full) {
         Ok(file) => Some(GzDecoder::new(file)),
         Err(_) => {
-            println!("skipped: the published file {path} is not at hand");
+            say!("skipped: the published file {path} is not at hand");
             None
         }
     }
