@@ -42,15 +42,12 @@ pub(crate) struct RankIndex {
     changes: BTreeSet<(Time, JobId)>,
 }
 
-/// One waiting job in its turn.
-pub(crate) struct Next {
-    pub(crate) job: JobId,
-    pub(crate) class: usize,
-}
-
 /// A walk over the waiting jobs in order of their keys, class by class.
 pub(crate) struct Turn {
+    /// The first job of each class that is still open.
     heads: BinaryHeap<Reverse<(Key, JobId, usize)>>,
+    /// The job told last; the next of its class follows unless the class is closed.
+    last: Option<(Key, JobId, usize)>,
 }
 
 impl RankIndex {
@@ -94,7 +91,7 @@ impl RankIndex {
         let heads = self.classes.iter().enumerate().filter_map(|(class, (_, jobs))| {
             jobs.first().map(|&(key, job)| Reverse((key, job, class)))
         });
-        Turn { heads: heads.collect() }
+        Turn { heads: heads.collect(), last: None }
     }
 
     /// Whether what is free and what runs behind `key` could make room for the grant, by count.
@@ -211,18 +208,21 @@ impl RankIndex {
 
 impl Turn {
     /// The best job whose class is still open. Looks at one job of each class at a time.
-    pub(crate) fn next(&mut self, index: &RankIndex) -> Option<Next> {
-        let Reverse((key, job, class)) = self.heads.pop()?;
-        let after = (Bound::Excluded((key, job)), Bound::Unbounded);
-        if let Some(&(key, job)) = index.classes[class].1.range(after).next() {
-            self.heads.push(Reverse((key, job, class)));
+    pub(crate) fn next(&mut self, index: &RankIndex) -> Option<JobId> {
+        if let Some((key, job, class)) = self.last.take() {
+            let after = (Bound::Excluded((key, job)), Bound::Unbounded);
+            if let Some(&(key, job)) = index.classes[class].1.range(after).next() {
+                self.heads.push(Reverse((key, job, class)));
+            }
         }
-        Some(Next { job, class })
+        let Reverse(head) = self.heads.pop()?;
+        self.last = Some(head);
+        Some(head.1)
     }
 
-    /// Leaves a class out from here on: none behind in it can fit either.
-    pub(crate) fn close(&mut self, class: usize) {
-        self.heads.retain(|Reverse((_, _, other))| *other != class);
+    /// Leaves the class of the job told last out from here on: none behind it can fit either.
+    pub(crate) fn close(&mut self) {
+        self.last = None;
     }
 
     /// Leaves all out, and tells the heads of the classes.

@@ -106,8 +106,8 @@ impl<R: Rank> Ranked<R> {
     fn pass(&mut self, view: &View<'_>, offer: &mut Offer<'_>, pass: &mut Pass) {
         let mut turn = self.index.turn();
         while let Some(next) = turn.next(&self.index) {
-            let Some(job) = view.job(next.job) else { continue };
-            if offer.plan(next.job).is_some() {
+            let Some(job) = view.job(next) else { continue };
+            if offer.plan(next).is_some() {
                 continue;
             }
             let free = offer.free().total();
@@ -125,13 +125,13 @@ impl<R: Rank> Ranked<R> {
                 continue;
             }
             if self.fill == Fill::Strict {
-                turn.close_all(|job| offer.note(job, Reason::Outranked { by: next.job }));
+                turn.close_all(|job| offer.note(job, Reason::Outranked { by: next }));
                 break;
             }
             if answer == Answer::Full && !self.preempt && !self.index.has_fractions() {
                 break;
             }
-            turn.close(next.class);
+            turn.close();
         }
     }
 
