@@ -64,6 +64,26 @@ pub struct Taxonomy {
     pub family: Family,
 }
 
+impl Taxonomy {
+    /// Whole jobs on as many GPUs as they ask for, all types alike, nobody stopped.
+    pub const fn rigid(objective: Objective, family: Family) -> Taxonomy {
+        Taxonomy {
+            objective,
+            elastic: false,
+            heterogeneous: false,
+            preemptive: false,
+            level: Level::Instance,
+            family,
+        }
+    }
+
+    /// The same, stopping jobs for others.
+    pub const fn preemptive(mut self) -> Taxonomy {
+        self.preemptive = true;
+        self
+    }
+}
+
 /// What a policy optimises.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -9,14 +9,7 @@ pub const ENTRY: PolicyEntry = Entry {
     about: "Jobs are queued by GPU time used, weighed by the share of their epochs still to come.",
     paper: "Sultana et al., E-LAS, ICPP 2020",
     needs: Needs::ESTIMATE,
-    class: Taxonomy {
-        objective: Objective::CompletionTime,
-        elastic: false,
-        heterogeneous: false,
-        preemptive: true,
-        level: Level::Instance,
-        family: Family::LeastServed,
-    },
+    class: Taxonomy::rigid(Objective::CompletionTime, Family::LeastServed).preemptive(),
     settings: &[
         ("index", "`remaining-service`: used x left / done; `unfinished-share`: used x share left"),
         ("thresholds", "index at which a job sinks into the next queue, in GPU-seconds"),

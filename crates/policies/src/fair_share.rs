@@ -14,14 +14,7 @@ pub const ENTRY: PolicyEntry = Entry {
     about: "Tenants that used less than their share go first; age, size and priority count as well.",
     paper: "Jackson, Snell and Clement, JSSPP 2001; as in Slurm's multifactor plugin",
     needs: Needs::NOTHING,
-    class: Taxonomy {
-        objective: Objective::Fairness,
-        elastic: false,
-        heterogeneous: false,
-        preemptive: true,
-        level: Level::Instance,
-        family: Family::Share,
-    },
+    class: Taxonomy::rigid(Objective::Fairness, Family::Share).preemptive(),
     settings: &[
         ("half_life", "after how long a GPU-second of past use counts half"),
         ("age", "points for a job that has waited `max_age`; less for less"),

@@ -8,14 +8,7 @@ pub const ENTRY: PolicyEntry = Entry {
     about: "Jobs start in the order of submission; the head of the queue blocks the rest unless it backfills.",
     paper: "-",
     needs: Needs::NOTHING,
-    class: Taxonomy {
-        objective: Objective::Arrival,
-        elastic: false,
-        heterogeneous: false,
-        preemptive: false,
-        level: Level::Instance,
-        family: Family::Arrival,
-    },
+    class: Taxonomy::rigid(Objective::Arrival, Family::Arrival),
     settings: &[
         ("fill", "`strict`: the head blocks the rest; `backfill`: whoever fits may pass it"),
         (

@@ -14,14 +14,7 @@ pub const ENTRY: PolicyEntry = Entry {
     about: "Every job gets a home at once and takes turns there with the others, one quantum each.",
     paper: "Xiao et al., Gandiva, OSDI 2018",
     needs: Needs::NOTHING,
-    class: Taxonomy {
-        objective: Objective::Fairness,
-        elastic: false,
-        heterogeneous: false,
-        preemptive: true,
-        level: Level::Instance,
-        family: Family::TimeSlicing,
-    },
+    class: Taxonomy::rigid(Objective::Fairness, Family::TimeSlicing).preemptive(),
     settings: &[
         (
             "quantum",

@@ -10,14 +10,7 @@ pub const ENTRY: PolicyEntry = Entry {
     about: "The job most likely to end soon for its size runs, judged by how much service past jobs took.",
     paper: "Gu et al., Tiresias (2D-Gittins), NSDI 2019; Gittins, J. Royal Statistical Society 1979",
     needs: Needs::NOTHING,
-    class: Taxonomy {
-        objective: Objective::CompletionTime,
-        elastic: false,
-        heterogeneous: false,
-        preemptive: true,
-        level: Level::Instance,
-        family: Family::LeastServed,
-    },
+    class: Taxonomy::rigid(Objective::CompletionTime, Family::LeastServed).preemptive(),
     settings: &[
         (
             "quantum",

@@ -9,14 +9,7 @@ pub const ENTRY: PolicyEntry = Entry {
     about: "The job that has used the least GPU time runs; service is counted in quanta.",
     paper: "Nuyens and Wierman, Performance Evaluation 2008; in two dimensions: Gu et al., Tiresias, NSDI 2019",
     needs: Needs::NOTHING,
-    class: Taxonomy {
-        objective: Objective::CompletionTime,
-        elastic: false,
-        heterogeneous: false,
-        preemptive: true,
-        level: Level::Instance,
-        family: Family::LeastServed,
-    },
+    class: Taxonomy::rigid(Objective::CompletionTime, Family::LeastServed).preemptive(),
     settings: &[
         (
             "quantum",

@@ -15,18 +15,11 @@ mod tests;
 
 pub use fewest_nodes::FewestNodes;
 
-use crate::prelude::{Ask, Deserialize, Family, Free, GpuType, Level, Objective, Taxonomy};
+use crate::prelude::{Ask, Deserialize, Family, Free, GpuType, Objective, Taxonomy};
 use serde::de::{Deserializer, Error};
 
 /// Where every placer stands.
-pub(crate) const CLASS: Taxonomy = Taxonomy {
-    objective: Objective::Locality,
-    elastic: false,
-    heterogeneous: false,
-    preemptive: false,
-    level: Level::Instance,
-    family: Family::Placer,
-};
+pub(crate) const CLASS: Taxonomy = Taxonomy::rigid(Objective::Locality, Family::Placer);
 
 /// The acceptable types with enough wholly free GPUs for the gang, in the order of the cluster.
 pub(crate) fn kinds(ask: &Ask<'_>, free: &Free) -> impl Iterator<Item = GpuType> + Clone {

@@ -8,14 +8,7 @@ pub const ENTRY: PolicyEntry = Entry {
     about: "Guaranteed jobs first, then the highest priority; waiting raises it at a constant pace.",
     paper: "-",
     needs: Needs::NOTHING,
-    class: Taxonomy {
-        objective: Objective::Fairness,
-        elastic: false,
-        heterogeneous: false,
-        preemptive: true,
-        level: Level::Instance,
-        family: Family::Share,
-    },
+    class: Taxonomy::rigid(Objective::Fairness, Family::Share).preemptive(),
     settings: &[
         ("ageing", "how long a job waits for one more point of priority; 0 is never"),
         (

@@ -8,14 +8,7 @@ pub const ENTRY: PolicyEntry = Entry {
     about: "The smallest job starts first, by its estimated length, its GPU time or its GPUs; nobody is stopped.",
     paper: "-",
     needs: Needs::ESTIMATE,
-    class: Taxonomy {
-        objective: Objective::CompletionTime,
-        elastic: false,
-        heterogeneous: false,
-        preemptive: false,
-        level: Level::Instance,
-        family: Family::Shortest,
-    },
+    class: Taxonomy::rigid(Objective::CompletionTime, Family::Shortest),
     settings: &[
         ("measure", "`time`: estimated length; `gpu-time`: length times GPUs; `gpus`: GPUs alone"),
         ("preempt", "whether a smaller job may stop a larger one"),

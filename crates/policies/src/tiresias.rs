@@ -9,14 +9,7 @@ pub const ENTRY: PolicyEntry = Entry {
     about: "Jobs sink through a few queues as they use GPU time; who waits too long may return to the first.",
     paper: "Gu et al., Tiresias, NSDI 2019",
     needs: Needs::NOTHING,
-    class: Taxonomy {
-        objective: Objective::CompletionTime,
-        elastic: false,
-        heterogeneous: false,
-        preemptive: true,
-        level: Level::Instance,
-        family: Family::LeastServed,
-    },
+    class: Taxonomy::rigid(Objective::CompletionTime, Family::LeastServed).preemptive(),
     settings: &[
         (
             "thresholds",
