@@ -25,6 +25,7 @@ pub(crate) struct Backfill {
     /// Whether a reservation holds for good, as EASY's spare nodes rule has it, or for the estimated length.
     for_good: bool,
     backlog: Backlog,
+    ends: Ends,
 }
 
 /// Where a job stands in the order of arrival.
@@ -52,7 +53,7 @@ struct Reserved {
 
 impl Backfill {
     pub(crate) fn new(depth: usize, for_good: bool) -> Backfill {
-        Backfill { depth, for_good, backlog: Backlog::default() }
+        Backfill { depth, for_good, backlog: Backlog::default(), ends: Ends::default() }
     }
 
     /// Starts jobs in order for as long as they fit: until then nobody needs a reservation, and no timeline is built.
@@ -155,6 +156,7 @@ impl Policy for Backfill {
         offer: &mut Offer<'_>,
         _cx: &mut Cx,
     ) -> Result<(), PolicyError> {
+        self.ends.refresh(view, self.backlog.valid_for);
         self.backlog.refresh(view);
         if self.backlog.order.is_empty() {
             return Ok(());
@@ -168,7 +170,7 @@ impl Policy for Backfill {
         if !self.at_once(view, offer, &mut started) {
             return Ok(());
         }
-        let timeline = expected(view, offer.free(), &free);
+        let timeline = self.ends.timeline(view, offer.free(), &free);
         let next_end = timeline.next_step(view.now);
         let mut moment = Moment { view, offer, timeline };
         for (_, id) in &started {
@@ -187,6 +189,7 @@ impl Policy for Backfill {
 
     fn forget(&mut self) {
         self.backlog = Backlog::default();
+        self.ends = Ends::default();
     }
 }
 
@@ -234,20 +237,57 @@ fn free_now(free: &Free) -> Vec<u64> {
     free.kinds().iter().map(|kind| u64::from(free.gpus(*kind)) * 1000).collect()
 }
 
-/// What is free now, and what is expected to be when those that run end.
-fn expected(view: &View<'_>, free: &Free, now: &[u64]) -> Timeline {
-    let mut ends: Vec<(Time, GpuType, u64)> = Vec::with_capacity(view.granted_len());
-    for job in view.granted() {
-        let Some(planned) = &job.state.planned else { continue };
-        let Some(left) = length(job, view) else { continue };
-        let permille = u64::from(job.spec.want.permille);
-        for &(node, mask) in planned.placement.masks() {
-            // GPUs out of service do not come back when the job ends.
-            let gpus = u64::from((mask & free.up(node)).count_ones());
-            ends.push((view.now + left.max(Span(1)), free.kind(node), gpus * permille));
+/// When those that hold a grant are expected to end, in order; brought up to date by what changed.
+#[derive(Default)]
+struct Ends {
+    order: BTreeSet<(Time, JobId)>,
+    of: FxHashMap<JobId, Time>,
+}
+
+impl Ends {
+    fn refresh(&mut self, view: &View<'_>, valid_for: Option<u64>) {
+        if valid_for == Some(view.decision()) {
+            for &job in view.changed() {
+                self.update(view, job);
+            }
+        } else {
+            *self = Ends::default();
+            for job in view.granted() {
+                self.update(view, job.id());
+            }
+        }
+        // Who outlives its estimate is believed to be longer.
+        while let Some(&(_, job)) = self.order.first().filter(|(end, _)| *end <= view.now) {
+            self.update(view, job);
         }
     }
-    Timeline::new(view.now, now, ends)
+
+    fn update(&mut self, view: &View<'_>, id: JobId) {
+        if let Some(end) = self.of.remove(&id) {
+            self.order.remove(&(end, id));
+        }
+        let Some(job) = view.job(id).filter(|job| job.state.planned.is_some()) else { return };
+        let Some(left) = length(job, view) else { return };
+        let end = view.now + left.max(Span(1));
+        self.of.insert(id, end);
+        self.order.insert((end, id));
+    }
+
+    /// What is free now, and what is expected to be when those that run end.
+    fn timeline(&self, view: &View<'_>, free: &Free, now: &[u64]) -> Timeline {
+        let ends = self.order.iter().flat_map(|&(end, id)| {
+            let job = view.job(id);
+            let permille = job.map_or(0, |job| u64::from(job.spec.want.permille));
+            let planned = job.and_then(|job| job.state.planned.as_ref());
+            let masks = planned.map_or(&[][..], |planned| planned.placement.masks());
+            masks.iter().map(move |&(node, mask)| {
+                // GPUs out of service do not come back when the job ends.
+                let gpus = u64::from((mask & free.up(node)).count_ones());
+                (end, free.kind(node), gpus * permille)
+            })
+        });
+        Timeline::new(view.now, now, ends)
+    }
 }
 
 /// How long a job is expected to hold GPUs: by its estimate, and no longer than its time limit.

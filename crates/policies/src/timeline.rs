@@ -30,11 +30,14 @@ pub(crate) struct Hole {
 }
 
 impl Timeline {
-    /// From what is free now, by type, and what is freed when.
-    pub(crate) fn new(now: Time, free: &[u64], mut ends: Vec<(Time, GpuType, u64)>) -> Timeline {
+    /// From what is free now, by type, and what is freed when, in order of time.
+    pub(crate) fn new(
+        now: Time,
+        free: &[u64],
+        ends: impl Iterator<Item = (Time, GpuType, u64)>,
+    ) -> Timeline {
         let mut kinds: Vec<Vec<Step>> =
             free.iter().map(|free| vec![Step { at: now, free: *free }]).collect();
-        ends.sort_unstable();
         for (at, kind, more) in ends {
             let steps = &mut kinds[kind.index()];
             let last = steps.last_mut().expect("there is a step at now");
@@ -127,7 +130,7 @@ mod tests {
     fn line() -> Timeline {
         // 1 GPU now, 3 at 10 s, 7 at 30 s.
         let at = |seconds| Time(Span::secs(seconds).0);
-        Timeline::new(Time::ZERO, &[1], vec![(at(30), KIND, 4), (at(10), KIND, 2)])
+        Timeline::new(Time::ZERO, &[1], [(at(10), KIND, 2), (at(30), KIND, 4)].into_iter())
     }
 
     #[test]
