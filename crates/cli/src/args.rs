@@ -5,6 +5,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use trainyard_report::groups::By;
 use trainyard_sim::Semantics;
 
 /// The version, with the commit where it is known.
@@ -80,6 +81,9 @@ pub struct CompareArgs {
     /// Policies by name, with settings if wanted: a,b:key=value; `all` for every one [default: one of each family].
     #[arg(long, value_name = "NAMES", help_heading = "Policies")]
     pub policies: Vec<String>,
+    /// Repeat with several seeds and show means with 95 % intervals: a count, a range 1..5 or a list.
+    #[arg(long, value_name = "SEEDS", help_heading = "Jobs and cluster", conflicts_with = "by")]
+    pub seeds: Option<String>,
     #[command(flatten)]
     pub run: RunArgs,
 }
@@ -111,7 +115,7 @@ pub struct RunArgs {
 }
 
 /// What is put around or beside a policy.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct StageArgs {
     /// Another placer than the policy's own: NAME or NAME:key=value,...
@@ -129,7 +133,7 @@ pub struct StageArgs {
 }
 
 /// The jobs and the cluster.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Jobs and cluster")]
 pub struct GivenArgs {
     /// The cluster: one line such as '16x8 a100, 4x4 t4', or a TOML file [default: 4x8 a100, 8x8 v100].
@@ -160,7 +164,7 @@ pub struct GivenArgs {
 }
 
 /// How the simulated world behaves.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Simulated world")]
 pub struct WorldArgs {
     /// Behave as a published simulator; flags below change single points of it.
@@ -196,6 +200,9 @@ pub struct OutArgs {
     /// Print CSV instead of a table, every measure in base units.
     #[arg(long)]
     pub csv: bool,
+    /// A second table by tenant, type of GPU or size of gang.
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "csv")]
+    pub by: Option<Breakdown>,
     /// Where the HTML report goes; `none` for no report.
     #[arg(long, value_name = "FILE|none", env = "TRAINYARD_REPORT", hide_env_values = true)]
     pub report: Option<PathBuf>,
@@ -312,6 +319,28 @@ pub enum Format {
     Tiresias,
     /// Of the Muri simulator.
     Muri,
+}
+
+/// What jobs are told apart by in a second table.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Breakdown {
+    /// Who they belong to.
+    Tenant,
+    /// The type of GPU they spent most time on.
+    Type,
+    /// How many GPUs they asked for.
+    Size,
+}
+
+impl Breakdown {
+    /// The same for the report.
+    pub fn by(self) -> By {
+        match self {
+            Breakdown::Tenant => By::Tenant,
+            Breakdown::Type => By::Type,
+            Breakdown::Size => By::Size,
+        }
+    }
 }
 
 /// Published simulators to behave as.

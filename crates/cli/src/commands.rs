@@ -4,6 +4,7 @@ mod cluster;
 mod compare;
 mod completions;
 mod policies;
+mod repeat;
 mod sim;
 mod trace;
 

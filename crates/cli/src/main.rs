@@ -4,6 +4,7 @@
 //! - `commands`: one file for each command.
 //! - [`given`], [`files`]: the cluster and the workload a run is given, from flags and files.
 //! - [`choice`], [`options`], [`spec`]: policies, options and generator laws by name, with typed settings.
+//! - [`seeds`]: several seeds from one text.
 //! - [`experiment`]: policies side by side on several threads.
 //! - [`output`], [`failure`]: what comes out, and the exit code.
 
@@ -16,6 +17,7 @@ mod files;
 mod given;
 mod options;
 mod output;
+mod seeds;
 mod spec;
 
 use failure::Failure;
