@@ -40,6 +40,9 @@ pub enum Command {
     /// Run one policy and show everything about the run.
     #[command(after_help = SIM_HELP)]
     Sim(SimArgs),
+    /// Run a cross product of policies, loads, seeds, clusters and settings; can be interrupted and taken up again.
+    #[command(after_help = crate::sweep::HELP)]
+    Sweep(Box<crate::sweep::SweepArgs>),
     /// List policies, placers, gates and tuners, or explain one of them.
     Policies(PoliciesArgs),
     /// Look at clusters.

@@ -6,6 +6,7 @@ mod completions;
 mod policies;
 mod repeat;
 mod sim;
+mod sweep;
 mod trace;
 
 use crate::args::{ClusterCommand, Command, TraceCommand};
@@ -17,6 +18,7 @@ pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
     match command {
         Command::Compare(args) => compare::run(&args, output),
         Command::Sim(args) => sim::run(&args, output),
+        Command::Sweep(args) => sweep::run(&args, output),
         Command::Policies(args) => policies::run(&args, output),
         Command::Cluster(ClusterCommand::Check { cluster, json }) => {
             cluster::check(&cluster, json, output)

@@ -5,6 +5,7 @@
 //! - [`given`], [`files`]: the cluster and the workload a run is given, from flags and files.
 //! - [`choice`], [`options`], [`spec`]: policies, options and generator laws by name, with typed settings.
 //! - [`seeds`]: several seeds from one text.
+//! - [`sweep`]: the runs of a sweep, each with a name that never changes.
 //! - [`experiment`]: policies side by side on several threads.
 //! - [`output`], [`failure`]: what comes out, and the exit code.
 
@@ -19,6 +20,7 @@ mod options;
 mod output;
 mod seeds;
 mod spec;
+mod sweep;
 
 use failure::Failure;
 use output::Output;

@@ -1,12 +1,12 @@
 //! The runs of a sweep: a cross product of settings, each run with a name that never changes.
 
-use crate::args::{GivenArgs, StageArgs, SweepArgs, VERSION, WorldArgs};
+use crate::args::{GivenArgs, StageArgs, VERSION, WorldArgs};
 use crate::choice::{self, Entrant};
 use crate::failure::Failure;
 use crate::given::{self, Given};
 use crate::{files, options, seeds};
-use clap::ValueEnum;
-use std::collections::BTreeMap;
+use clap::{Args, ValueEnum};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +16,64 @@ use trainyard_workload::Workload;
 
 /// The most runs of one sweep.
 const RUNS_MAX: usize = 1_000_000;
+
+/// Examples, as the help shows them.
+pub const HELP: &str = "\
+Examples:
+  trainyard sweep --policies fifo,las,srtf --generate jobs=2000 --loads 0.5,0.8,1.1 --seeds 1..3 --out runs
+  trainyard sweep --policies srtf --traces a.csv,b.csv.gz --over 'estimate-error=0,0.3,1' --out runs
+  trainyard sweep --policies fifo,las --over 'las.quantum=10m,1h' --clusters '16x8 a100|8x8 a100, 8x8 v100' --out runs
+
+Each finished run is one file under OUT/rows; the same command goes on where it was interrupted.
+In the end OUT/results.csv and OUT/results.json hold all runs, in the order of the axes.";
+
+/// `sweep`.
+#[derive(Debug, Args)]
+pub struct SweepArgs {
+    /// Policies by name, with settings if wanted: a,b:key=value; `all` for every one [default: one of each family].
+    #[arg(long, value_name = "NAMES", help_heading = "Axes")]
+    pub policies: Vec<String>,
+    /// Traces to run, formats told by their content: a.csv,b.csv.gz.
+    #[arg(long, value_name = "FILES", help_heading = "Axes", conflicts_with_all = ["trace", "generate"])]
+    pub traces: Option<String>,
+    /// Clusters to run on: lines or files, with | between them.
+    #[arg(long, value_name = "LINES|FILES", help_heading = "Axes")]
+    pub clusters: Option<String>,
+    /// Loads: generated jobs are drawn for each, those of traces come faster or slower: 0.5,0.8,1.1.
+    #[arg(long, value_name = "PARTS", help_heading = "Axes")]
+    pub loads: Option<String>,
+    /// Seeds: a count, a range 1..5 or a list.
+    #[arg(long, value_name = "SEEDS", help_heading = "Axes")]
+    pub seeds: Option<String>,
+    /// Any other setting (repeatable): NAME=VALUE,..., such as estimate-error=0,0.3,1 or las.quantum=10m,1h.
+    #[arg(long, value_name = "AXIS", help_heading = "Axes")]
+    pub over: Vec<String>,
+    /// The directory of the results; a sweep that was interrupted goes on there.
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub out: PathBuf,
+    /// Only list the runs, and which of them are done.
+    #[arg(long, help_heading = "Output")]
+    pub dry_run: bool,
+    /// Print JSON.
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Threads to use; results do not depend on it [default: all cores].
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "TRAINYARD_THREADS",
+        hide_env_values = true,
+        allow_hyphen_values = true,
+        help_heading = "Output"
+    )]
+    pub threads: Option<String>,
+    #[command(flatten)]
+    pub stages: StageArgs,
+    #[command(flatten)]
+    pub given: GivenArgs,
+    #[command(flatten)]
+    pub world: WorldArgs,
+}
 
 /// One run of a sweep.
 #[derive(Clone, Debug)]
@@ -88,19 +146,20 @@ pub fn cells(args: &SweepArgs) -> Result<Vec<Cell>, Failure> {
     }
     axes.push(("policy".to_owned(), entrants.iter().map(|one| one.label.clone()).collect()));
     axes.push(("seed".to_owned(), seeds.iter().map(u64::to_string).collect()));
-    let product = axes.iter().map(|(_, values)| values.len().max(1)).try_fold(1usize, |a, b| {
-        a.checked_mul(b).filter(|product| *product <= RUNS_MAX)
-    });
+    let product = axes
+        .iter()
+        .map(|(_, values)| values.len().max(1))
+        .try_fold(1usize, |a, b| a.checked_mul(b).filter(|product| *product <= RUNS_MAX));
     let Some(count) = product else {
         return Err(Failure::flag("sweep", "these axes", format!("at most {RUNS_MAX} runs")));
     };
     let mut digests = Digests::default();
     let mut cells: Vec<Cell> = Vec::new();
-    let mut seen = BTreeMap::new();
+    let mut seen = BTreeSet::new();
     for number in 0..count {
         let cell = cell(args, &chosen(&axes, number), &mut digests)?;
         // Two points of the product that differ only in what the policy does not have are one run.
-        if seen.insert(cell.key.clone(), ()).is_none() {
+        if seen.insert(cell.key.clone()) {
             cells.push(cell);
         }
     }
@@ -118,11 +177,7 @@ fn chosen(axes: &[Axis], mut number: usize) -> Vec<(&str, &str)> {
     pairs
 }
 
-fn cell(
-    args: &SweepArgs,
-    pairs: &[(&str, &str)],
-    digests: &mut Digests,
-) -> Result<Cell, Failure> {
+fn cell(args: &SweepArgs, pairs: &[(&str, &str)], digests: &mut Digests) -> Result<Cell, Failure> {
     let policy = pairs.iter().find(|(name, _)| *name == "policy").map_or("", |(_, value)| value);
     let mut cell = Cell {
         settings: Vec::new(),
@@ -304,6 +359,8 @@ impl Digests {
         hash.text(&format!("{:?} {:?}", cell.given.generate, cell.given.format));
         hash.text(cell.given.cluster.as_deref().unwrap_or(""));
         let cluster = cell.given.cluster.as_deref().map(Path::new).filter(|path| path.is_file());
+        let name = cell.given.trace.as_deref().and_then(Path::file_name);
+        hash.text(&name.map(|name| name.to_string_lossy()).unwrap_or_default());
         let read = cell.given.trace.as_deref().into_iter().chain(cluster);
         for path in read.chain(cell.given.profiles.iter().map(PathBuf::as_path)) {
             hash.text(&format!("{:016x}", self.of(path)?));
