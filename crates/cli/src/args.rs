@@ -43,6 +43,9 @@ pub enum Command {
     /// Run a cross product of policies, loads, seeds, clusters and settings; can be interrupted and taken up again.
     #[command(after_help = crate::sweep::HELP)]
     Sweep(Box<crate::sweep::SweepArgs>),
+    /// Redo published results: paper, ours and the ratio for every row.
+    #[command(after_help = crate::commands::reproduce::HELP)]
+    Reproduce(crate::commands::reproduce::ReproduceArgs),
     /// List policies, placers, gates and tuners, or explain one of them.
     Policies(PoliciesArgs),
     /// Look at clusters.

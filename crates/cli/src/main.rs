@@ -6,6 +6,7 @@
 //! - [`choice`], [`options`], [`spec`]: policies, options and generator laws by name, with typed settings.
 //! - [`seeds`]: several seeds from one text.
 //! - [`sweep`]: the runs of a sweep, each with a name that never changes.
+//! - [`published`]: what can be redone of published results.
 //! - [`experiment`]: policies side by side on several threads.
 //! - [`output`], [`failure`]: what comes out, and the exit code.
 
@@ -18,6 +19,7 @@ mod files;
 mod given;
 mod options;
 mod output;
+mod published;
 mod seeds;
 mod spec;
 mod sweep;
