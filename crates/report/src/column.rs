@@ -106,6 +106,9 @@ pub const COLUMNS: &[Column] = columns! {
     "fragmentation" "fragmented" Part Low Page
         "Of the GPU time wholly free while jobs waited, the part on nodes with too few free GPUs for the mean waiting gang."
         => |s| s.fragmentation;
+    "stranded" "stranded" Part Low Page
+        "The part of the cluster's GPU time that was free while jobs waited, on nodes with too few free GPUs for the mean waiting gang."
+        => |s| Some(s.stranded);
     "goodput" "goodput" Part High Page
         "The part of the GPU time held that was neither starting, nor saving, nor lost to failures." => |s| Some(s.goodput);
     "gpu_hours" "GPU-hours" GpuHours Low Page

@@ -38,6 +38,8 @@ pub struct Summary {
     /// Of the GPU time that was wholly free while jobs waited, the part on nodes with too few free GPUs for the
     /// mean waiting gang, or for a node's own size if that gang is larger; nothing if there was no such time.
     pub fragmentation: Option<f64>,
+    /// The part of the cluster's GPU time, over the makespan, that was free on such nodes while jobs waited.
+    pub stranded: f64,
     /// The part of the GPU time held that was neither starting, nor saving, nor lost.
     pub goodput: f64,
     /// The part of the cluster's GPU time, over the makespan, that jobs held.
@@ -175,6 +177,7 @@ impl Summary {
             last_end_s: outcome.ended.as_secs_f64(),
             rho: Rho::of(&rho),
             fragmentation: fragmentation(outcome),
+            stranded: outcome.series.mean(|point| point.stranded) / f64::from(outcome.gpus.max(1)),
             goodput: goodput(outcome),
             utilisation: outcome.utilisation(),
             gpu_hours: hours(outcome.gpu_seconds_held),
@@ -330,6 +333,43 @@ mod tests {
     use trainyard_sim::{Options, Quiet, simulate};
     use trainyard_types::{JobId, Time, Work};
     use trainyard_workload::TraceJob;
+
+    /// The measures of jobs run in order of arrival, with their GPUs and seconds, on a cluster without costs.
+    fn measured(jobs: &[(u32, f64)], cluster: Cluster) -> Summary {
+        let mut workload = Workload::empty("few");
+        for (index, (gpus, seconds)) in jobs.iter().enumerate() {
+            let job = Job::simple(JobId(index as u32), Time::ZERO, *gpus);
+            let (job, work) = (Arc::new(job), Work(*seconds));
+            workload.jobs.push(TraceJob { job, work, fails_at: None });
+        }
+        let cluster = Arc::new(cluster);
+        let pipeline = Selection::policy("fifo").build().expect("fifo exists");
+        let options =
+            Options { costs: "free".parse().expect("a cost model"), ..Options::default() };
+        let outcome = simulate(&workload, &cluster, pipeline, &options, &mut Quiet);
+        Summary::new(&workload, &cluster, &outcome)
+    }
+
+    #[test]
+    fn free_gpus_beside_a_gang_that_finds_no_room_are_stranded() {
+        // Three GPUs on each node for a minute; the gang of four looks at one free GPU on each.
+        let summary = measured(&[(3, 60.0), (3, 60.0), (4, 60.0)], Cluster::uniform(2, 4, "v100"));
+        assert_eq!((summary.makespan_s, summary.fragmentation), (120.0, Some(1.0)));
+        assert!((summary.stranded - 0.125).abs() < 1e-9, "2 of 8 GPUs, half of the time");
+        // Behind the gang of eight a whole node is free for nobody: no node has more than four.
+        let summary = measured(&[(4, 60.0), (8, 60.0)], Cluster::uniform(2, 4, "v100"));
+        assert_eq!((summary.fragmentation, summary.stranded), (Some(0.0), 0.0));
+    }
+
+    #[test]
+    fn energy_is_not_told_where_power_is_not_known() {
+        let mut cluster = Cluster::uniform(1, 4, "v100");
+        cluster.kinds[0].watts = 0;
+        assert_eq!(measured(&[(4, 3600.0)], cluster.clone()).energy_kwh, None);
+        cluster.kinds[0].watts = 250;
+        let energy = measured(&[(4, 3600.0)], cluster).energy_kwh.expect("known");
+        assert!((energy - 1.0).abs() < 1e-9, "{energy}");
+    }
 
     /// Two gangs of the whole cluster, one after the other: `a` takes 60 s, `b` 30 s and comes 1 s later.
     fn two_in_a_row() -> Summary {

@@ -1,7 +1,7 @@
 //! `trainyard compare --seeds`: every policy with several seeds.
 
 use super::compare::{about, conclude, headline, sorted_out, write_jobs, write_report};
-use crate::args::{CompareArgs, RunArgs};
+use crate::args::{CompareArgs, OutArgs, RunArgs};
 use crate::experiment::{self, Done, Record};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -17,6 +17,7 @@ pub fn run(args: &CompareArgs, text: &str, output: &Output) -> Result<(), Failur
     let entrants = choice::entrants(&args.policies, stages, world.semantics.semantics())?;
     let mut policies: Vec<Repeated> = Vec::new();
     let mut common = None;
+    let mut trouble = Ok(());
     for seed in &seeds {
         let mut given = args.run.given.clone();
         given.seed = seed.to_string();
@@ -24,7 +25,11 @@ pub fn run(args: &CompareArgs, text: &str, output: &Output) -> Result<(), Failur
         let given = given::load(&given)?;
         let results = experiment::run_all(&given, &entrants, &options, (out, Record::Nothing))?;
         let (done, broken) = sorted_out(&entrants, results);
-        conclude(&given, &done, broken)?;
+        if !broken.is_empty() {
+            // Without this run seeds could not be paired.
+            return conclude(&given, &done, broken);
+        }
+        trouble = trouble.and(conclude(&given, &done, broken));
         add(&mut policies, &done);
         if common.is_none() {
             let about = about(&given, &args.run, &options);
@@ -41,6 +46,11 @@ pub fn run(args: &CompareArgs, text: &str, output: &Output) -> Result<(), Failur
     }
     let about = common.unwrap_or_default();
     let replicas = Replicas { about, seeds, policies };
+    print(&replicas, out, output)?;
+    trouble
+}
+
+fn print(replicas: &Replicas, out: &OutArgs, output: &Output) -> Result<(), Failure> {
     if out.json {
         return output.print_json(&replicas.json());
     }
