@@ -17,6 +17,8 @@ Examples:
   trainyard --policies fifo,srtf,tiresias        compare only these
   trainyard --trace jobs.csv --cluster '16x8 a100, 4x4 t4'
   trainyard sim --policy las --place fgd --admit load=1.2 --set 'las.thresholds=[1h,10h]'
+  trainyard compare --seeds 5 --generate jobs=2000        means and who can be told apart
+  trainyard sweep --loads 0.5,0.8,1.1 --generate jobs=2000 --out runs
   trainyard policies tiresias                    what a policy is, knows and can be told
   trainyard trace generate --jobs 5000 --load 0.9 --out jobs.csv";
 

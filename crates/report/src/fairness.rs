@@ -8,7 +8,7 @@
 use crate::metrics::jct;
 use serde::Serialize;
 use trainyard_sim::{JobOutcome, Outcome};
-use trainyard_types::{Cluster, Span, Time};
+use trainyard_types::{Span, Time};
 use trainyard_workload::Workload;
 
 /// Where the rhos of a set of jobs lie; all zero when it is empty.
@@ -37,10 +37,10 @@ impl Rho {
     }
 }
 
-/// Rho of every job that is over, in the order of the outcome.
-pub fn rhos(workload: &Workload, cluster: &Cluster, outcome: &Outcome, ideal: &[Span]) -> Vec<f64> {
+/// Rho of every job that is over on a cluster of so many GPUs, in the order of the outcome.
+pub fn rhos(workload: &Workload, gpus: u32, outcome: &Outcome, ideal: &[Span]) -> Vec<f64> {
     let crowd = Crowd::new(workload, outcome);
-    let gpus = f64::from(cluster.gpus().max(1));
+    let gpus = f64::from(gpus.max(1));
     let rho = |one: &JobOutcome| {
         let job = &workload.jobs[one.job.index()].job;
         let share = f64::from(job.want.gpus) * crowd.mean(job.submitted, one.ended) / gpus;

@@ -86,7 +86,7 @@ pub fn groups(workload: &Workload, cluster: &Cluster, outcome: &Outcome, by: By)
         By::Size => SIZES.iter().position(|(most, _)| job.want.gpus <= *most).unwrap_or(0),
     };
     let ideal = workload.ideal(cluster);
-    let rho = rhos(workload, cluster, outcome, &ideal);
+    let rho = rhos(workload, cluster.gpus(), outcome, &ideal);
     let mut parts: Vec<Part> = names.iter().map(|_| Part::default()).collect();
     for (one, rho) in outcome.jobs.iter().zip(&rho) {
         let job = &workload.jobs[one.job.index()].job;

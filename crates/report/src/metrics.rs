@@ -158,7 +158,7 @@ impl Summary {
             .finished()
             .map(|one| (job(one).tenant.index(), slowdown(job(one), one, ideal[one.job.index()])))
             .collect();
-        let all = outcome.jobs.iter().zip(rhos(workload, cluster, outcome, &ideal));
+        let all = outcome.jobs.iter().zip(rhos(workload, cluster.gpus(), outcome, &ideal));
         let rho: Vec<f64> =
             all.filter(|(one, _)| one.end == End::Finished).map(|(_, rho)| rho).collect();
         let hours = |gpu_seconds: f64| gpu_seconds / 3600.0;
