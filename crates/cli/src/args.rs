@@ -5,6 +5,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use trainyard_report::groups::By;
 use trainyard_sim::Semantics;
 
 /// The version, with the commit where it is known.
@@ -16,6 +17,8 @@ Examples:
   trainyard --policies fifo,srtf,tiresias        compare only these
   trainyard --trace jobs.csv --cluster '16x8 a100, 4x4 t4'
   trainyard sim --policy las --place fgd --admit load=1.2 --set 'las.thresholds=[1h,10h]'
+  trainyard compare --seeds 5 --generate jobs=2000        means and who can be told apart
+  trainyard sweep --loads 0.5,0.8,1.1 --generate jobs=2000 --out runs
   trainyard policies tiresias                    what a policy is, knows and can be told
   trainyard trace generate --jobs 5000 --load 0.9 --out jobs.csv";
 
@@ -39,6 +42,12 @@ pub enum Command {
     /// Run one policy and show everything about the run.
     #[command(after_help = SIM_HELP)]
     Sim(SimArgs),
+    /// Run a cross product of policies, loads, seeds, clusters and settings; can be interrupted and taken up again.
+    #[command(after_help = crate::sweep::HELP)]
+    Sweep(Box<crate::sweep::SweepArgs>),
+    /// Redo published results: paper, ours and the ratio for every row.
+    #[command(after_help = crate::commands::reproduce::HELP)]
+    Reproduce(crate::commands::reproduce::ReproduceArgs),
     /// List policies, placers, gates and tuners, or explain one of them.
     Policies(PoliciesArgs),
     /// Look at clusters.
@@ -80,6 +89,9 @@ pub struct CompareArgs {
     /// Policies by name, with settings if wanted: a,b:key=value; `all` for every one [default: one of each family].
     #[arg(long, value_name = "NAMES", help_heading = "Policies")]
     pub policies: Vec<String>,
+    /// Repeat with several seeds and show means with 95 % intervals: a count, a range 1..5 or a list.
+    #[arg(long, value_name = "SEEDS", help_heading = "Jobs and cluster", conflicts_with = "by")]
+    pub seeds: Option<String>,
     #[command(flatten)]
     pub run: RunArgs,
 }
@@ -111,7 +123,7 @@ pub struct RunArgs {
 }
 
 /// What is put around or beside a policy.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct StageArgs {
     /// Another placer than the policy's own: NAME or NAME:key=value,...
@@ -129,7 +141,7 @@ pub struct StageArgs {
 }
 
 /// The jobs and the cluster.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Jobs and cluster")]
 pub struct GivenArgs {
     /// The cluster: one line such as '16x8 a100, 4x4 t4', or a TOML file [default: 4x8 a100, 8x8 v100].
@@ -160,7 +172,7 @@ pub struct GivenArgs {
 }
 
 /// How the simulated world behaves.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Simulated world")]
 pub struct WorldArgs {
     /// Behave as a published simulator; flags below change single points of it.
@@ -196,6 +208,9 @@ pub struct OutArgs {
     /// Print CSV instead of a table, every measure in base units.
     #[arg(long)]
     pub csv: bool,
+    /// A second table by tenant, type of GPU or size of gang.
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "csv")]
+    pub by: Option<Breakdown>,
     /// Where the HTML report goes; `none` for no report.
     #[arg(long, value_name = "FILE|none", env = "TRAINYARD_REPORT", hide_env_values = true)]
     pub report: Option<PathBuf>,
@@ -312,6 +327,28 @@ pub enum Format {
     Tiresias,
     /// Of the Muri simulator.
     Muri,
+}
+
+/// What jobs are told apart by in a second table.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Breakdown {
+    /// Who they belong to.
+    Tenant,
+    /// The type of GPU they spent most time on.
+    Type,
+    /// How many GPUs they asked for.
+    Size,
+}
+
+impl Breakdown {
+    /// The same for the report.
+    pub fn by(self) -> By {
+        match self {
+            Breakdown::Tenant => By::Tenant,
+            Breakdown::Type => By::Type,
+            Breakdown::Size => By::Size,
+        }
+    }
 }
 
 /// Published simulators to behave as.

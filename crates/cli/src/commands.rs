@@ -4,7 +4,10 @@ mod cluster;
 mod compare;
 mod completions;
 mod policies;
+mod repeat;
+pub mod reproduce;
 mod sim;
+mod sweep;
 mod trace;
 
 use crate::args::{ClusterCommand, Command, TraceCommand};
@@ -16,6 +19,8 @@ pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
     match command {
         Command::Compare(args) => compare::run(&args, output),
         Command::Sim(args) => sim::run(&args, output),
+        Command::Sweep(args) => sweep::run(&args, output),
+        Command::Reproduce(args) => reproduce::run(&args, output),
         Command::Policies(args) => policies::run(&args, output),
         Command::Cluster(ClusterCommand::Check { cluster, json }) => {
             cluster::check(&cluster, json, output)

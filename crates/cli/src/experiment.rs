@@ -48,13 +48,7 @@ pub fn run_all(
         let built = entrant.selection.build();
         pipelines.push(built.map_err(|error| Failure::config("", error))?);
     }
-    let threads = match &out.threads {
-        Some(text) => whole("--threads", text, 4096)? as usize,
-        None => 0,
-    };
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool =
-        pool.map_err(|error| Failure::Operation(format!("cannot start threads: {error}")))?;
+    let pool = pool(out.threads.as_deref())?;
     let bar = progress_bar(given.workload.jobs.len(), entrants);
     let results = pool.install(|| {
         let both = entrants.par_iter().zip(pipelines.into_par_iter());
@@ -69,6 +63,16 @@ pub fn run_all(
     });
     bar.finish_and_clear();
     Ok(results)
+}
+
+/// As many threads as asked for, or as there are cores.
+pub fn pool(threads: Option<&str>) -> Result<rayon::ThreadPool, Failure> {
+    let threads = match threads {
+        Some(text) => whole("--threads", text, 4096)? as usize,
+        None => 0,
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    pool.map_err(|error| Failure::Operation(format!("cannot start threads: {error}")))
 }
 
 fn run_one(

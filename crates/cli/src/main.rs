@@ -4,6 +4,9 @@
 //! - `commands`: one file for each command.
 //! - [`given`], [`files`]: the cluster and the workload a run is given, from flags and files.
 //! - [`choice`], [`options`], [`spec`]: policies, options and generator laws by name, with typed settings.
+//! - [`seeds`]: several seeds from one text.
+//! - [`sweep`]: the runs of a sweep, each with a name that never changes.
+//! - [`published`]: what can be redone of published results.
 //! - [`experiment`]: policies side by side on several threads.
 //! - [`output`], [`failure`]: what comes out, and the exit code.
 
@@ -16,7 +19,10 @@ mod files;
 mod given;
 mod options;
 mod output;
+mod published;
+mod seeds;
 mod spec;
+mod sweep;
 
 use failure::Failure;
 use output::Output;

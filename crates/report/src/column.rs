@@ -84,18 +84,41 @@ pub const COLUMNS: &[Column] = columns! {
     "slowdown_mean" "slowdown" Factor Low Always
         "Mean of completion time over the time the job takes undisturbed, as asked for, on its reference type."
         => |s| s.if_any(s.slowdown.mean);
+    "slowdown_median" "slowdown median" Factor Low Page
+        "Half of all jobs are slowed down by at most this factor." => |s| s.if_any(s.slowdown.median);
+    "slowdown_p95" "slowdown p95" Factor Low Page
+        "95 % of all jobs are slowed down by at most this factor." => |s| s.if_any(s.slowdown.p95);
     "slowdown_p99" "slowdown p99" Factor Low Page
         "99 % of all jobs are slowed down by at most this factor." => |s| s.if_any(s.slowdown.p99);
+    "rho_mean" "rho mean" Factor Low Page
+        "Finish-time fairness: mean of completion time over the time alone on a 1/n share of the cluster, n being the mean number of jobs during the job's life."
+        => |s| s.if_any(s.rho.mean);
+    "rho_worst" "rho worst" Factor Low Page
+        "The largest finish-time fairness of a job." => |s| s.if_any(s.rho.worst);
+    "rho_above_one" "rho > 1" Part Low Page
+        "The part of jobs that would have fared better alone on a 1/n share of the cluster." => |s| s.if_any(s.rho.above_one);
     "makespan_s" "makespan" Seconds Low Always
         "Time from the first submission to the last end." => |s| Some(s.makespan_s);
+    "last_end_s" "last end" Seconds Low Page
+        "The last end, on the clock of the trace." => |s| Some(s.last_end_s);
     "utilisation" "GPUs used" Part High Always
         "The part of the cluster's GPU time, over the makespan, that jobs held." => |s| Some(s.utilisation);
+    "fragmentation" "fragmented" Part Low Page
+        "Of the GPU time wholly free while jobs waited, the part on nodes with too few free GPUs for the mean waiting gang."
+        => |s| s.fragmentation;
+    "stranded" "stranded" Part Low Page
+        "The part of the cluster's GPU time that was free while jobs waited, on nodes with too few free GPUs for the mean waiting gang."
+        => |s| Some(s.stranded);
+    "goodput" "goodput" Part High Page
+        "The part of the GPU time held that was neither starting, nor saving, nor lost to failures." => |s| Some(s.goodput);
     "gpu_hours" "GPU-hours" GpuHours Low Page
         "GPU time held by jobs." => |s| Some(s.gpu_hours);
     "gpu_hours_overhead" "overhead" GpuHours Low Page
         "GPU-hours held while starting and saving." => |s| Some(s.gpu_hours_overhead);
     "gpu_hours_lost" "lost" GpuHours Low WhereAny
         "GPU-hours whose work was lost to failures." => |s| Some(s.gpu_hours_lost);
+    "gpu_hours_restarts" "lost to restarts" GpuHours Low Page
+        "GPU-hours that restarts cost: saving, every start but the first, and work lost to failures." => |s| Some(s.gpu_hours_restarts);
     "preemptions" "preempted" Count Low Always
         "Times a job was stopped for another one." => |s| Some(s.preemptions as f64);
     "restarts" "restarts" Count Low Page
@@ -111,6 +134,8 @@ pub const COLUMNS: &[Column] = columns! {
         "What the deadlines met are worth." => |s| s.deadlines.map(|d| d.worth);
     "cost" "cost" Money Low Page
         "GPU time held times the price of its type, in the currency of the cluster's prices." => |s| Some(s.cost);
+    "energy_kwh" "energy kWh" Factor Low Page
+        "GPU time held times the power of its type, where the power is known." => |s| s.energy_kwh;
 };
 
 impl Column {

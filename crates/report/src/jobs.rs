@@ -1,6 +1,7 @@
 //! One line for each job, as CSV.
 
 use crate::comparison::SCHEMA_VERSION;
+use crate::fairness::rhos;
 use crate::metrics::{jct, slowdown};
 use crate::text::end_word;
 use std::io::{self, Write};
@@ -8,7 +9,7 @@ use trainyard_sim::Outcome;
 use trainyard_types::{Cluster, Time};
 use trainyard_workload::Workload;
 
-const HEADING: [&str; 18] = [
+const HEADING: [&str; 19] = [
     "schema_version",
     "policy",
     "job",
@@ -27,12 +28,14 @@ const HEADING: [&str; 18] = [
     "slowdown",
     "restarts",
     "preemptions",
+    "rho",
 ];
 
 /// Writes what came of every job of one or more runs; a job that was never over has empty fields.
 pub struct JobsCsv<'a, W: Write> {
     workload: &'a Workload,
     ideal: Vec<trainyard_types::Span>,
+    gpus: u32,
     out: csv::Writer<W>,
 }
 
@@ -41,12 +44,13 @@ impl<'a, W: Write> JobsCsv<'a, W> {
     pub fn new(workload: &'a Workload, cluster: &Cluster, out: W) -> io::Result<JobsCsv<'a, W>> {
         let mut out = csv::Writer::from_writer(out);
         out.write_record(HEADING)?;
-        Ok(JobsCsv { workload, ideal: workload.ideal(cluster), out })
+        Ok(JobsCsv { workload, ideal: workload.ideal(cluster), gpus: cluster.gpus(), out })
     }
 
     /// Adds the jobs of one run.
     pub fn add(&mut self, policy: &str, outcome: &Outcome) -> io::Result<()> {
-        let mut over = outcome.jobs.iter().peekable();
+        let rho = rhos(self.workload, self.gpus, outcome, &self.ideal);
+        let mut over = outcome.jobs.iter().zip(rho).peekable();
         for one in &self.workload.jobs {
             let job = &one.job;
             let mut row = vec![
@@ -58,7 +62,7 @@ impl<'a, W: Write> JobsCsv<'a, W> {
                 job.want.gpus.to_string(),
                 seconds(job.submitted),
             ];
-            if let Some(end) = over.next_if(|end| end.job == job.id) {
+            if let Some((end, rho)) = over.next_if(|(end, _)| end.job == job.id) {
                 let ideal = self.ideal[job.id.index()];
                 row.extend([
                     end.first_start.map(seconds).unwrap_or_default(),
@@ -72,6 +76,7 @@ impl<'a, W: Write> JobsCsv<'a, W> {
                     slowdown(job, end, ideal).to_string(),
                     end.restarts.to_string(),
                     end.preemptions.to_string(),
+                    rho.to_string(),
                 ]);
             } else {
                 row.resize(HEADING.len(), String::new());

@@ -6,6 +6,8 @@
 //! - [`metrics`]: the measures, each defined in one sentence.
 //! - [`mod@column`]: the one table that names, explains and orders them; [`units`]: how numbers are written for people.
 //! - [`comparison`]: rows and what is common to them, and their JSON; [`table`]: terminal and CSV.
+//! - [`fairness`]: finish-time fairness; [`groups`]: measures by tenant, type and size;
+//!   [`replicas`]: means over seeds, and who can be told apart.
 //! - [`curve`]: distributions and series, thinned out for drawing; [`html`], `chart`: the page.
 //! - [`jobs`]: one line for each job; [`text`]: stable text for golden tests.
 //!
@@ -16,9 +18,12 @@ mod chart;
 pub mod column;
 pub mod comparison;
 pub mod curve;
+pub mod fairness;
+pub mod groups;
 pub mod html;
 pub mod jobs;
 pub mod metrics;
+pub mod replicas;
 pub mod table;
 pub mod text;
 pub mod units;

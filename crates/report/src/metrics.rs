@@ -3,6 +3,7 @@
 //! Times are counted in integer microseconds and become seconds only here.
 //! A quantile is by nearest rank: the smallest value that at least that part of all values does not exceed.
 
+use crate::fairness::{Rho, rhos};
 use serde::Serialize;
 use trainyard_sim::{JobOutcome, Outcome};
 use trainyard_types::{Cluster, End, Job, Span};
@@ -30,6 +31,17 @@ pub struct Summary {
     pub slowdown: Spread,
     /// From the first submission to the last end.
     pub makespan_s: f64,
+    /// The last end, on the clock of the trace.
+    pub last_end_s: f64,
+    /// Completion time over the time on a share of the cluster, for each job; see [`crate::fairness`].
+    pub rho: Rho,
+    /// Of the GPU time that was wholly free while jobs waited, the part on nodes with too few free GPUs for the
+    /// mean waiting gang, or for a node's own size if that gang is larger; nothing if there was no such time.
+    pub fragmentation: Option<f64>,
+    /// The part of the cluster's GPU time, over the makespan, that was free on such nodes while jobs waited.
+    pub stranded: f64,
+    /// The part of the GPU time held that was neither starting, nor saving, nor lost.
+    pub goodput: f64,
     /// The part of the cluster's GPU time, over the makespan, that jobs held.
     pub utilisation: f64,
     /// GPU time held by jobs that are over.
@@ -38,6 +50,8 @@ pub struct Summary {
     pub gpu_hours_overhead: f64,
     /// GPU time whose work was lost to failures.
     pub gpu_hours_lost: f64,
+    /// GPU time that restarts cost: saving, every start but the first, and what was lost and done twice.
+    pub gpu_hours_restarts: f64,
     /// Times a job was stopped for another one.
     pub preemptions: u64,
     /// Launches beyond the first of each job.
@@ -48,6 +62,8 @@ pub struct Summary {
     pub deadlines: Option<Deadlines>,
     /// GPU time held times the price of its type.
     pub cost: f64,
+    /// GPU time held times the power of its type; nothing where the power of a type in use is not known.
+    pub energy_kwh: Option<f64>,
     /// What went wrong with the policy itself.
     pub trouble: Trouble,
 }
@@ -70,6 +86,19 @@ pub struct Ends {
 }
 
 impl Ends {
+    /// Adds one more end; a good one changes nothing.
+    pub fn count(&mut self, end: End) {
+        match end {
+            End::Finished => {}
+            End::Cancelled => self.cancelled += 1,
+            End::Failed => self.failed += 1,
+            End::TimeLimit => self.time_limit += 1,
+            End::Orphaned => self.orphaned += 1,
+            End::Rejected => self.rejected += 1,
+            End::Pruned => self.pruned += 1,
+        }
+    }
+
     /// All of them.
     pub fn total(&self) -> u64 {
         self.cancelled + self.failed + self.time_limit + self.orphaned + self.rejected + self.pruned
@@ -129,6 +158,9 @@ impl Summary {
             .finished()
             .map(|one| (job(one).tenant.index(), slowdown(job(one), one, ideal[one.job.index()])))
             .collect();
+        let all = outcome.jobs.iter().zip(rhos(workload, cluster.gpus(), outcome, &ideal));
+        let rho: Vec<f64> =
+            all.filter(|(one, _)| one.end == End::Finished).map(|(_, rho)| rho).collect();
         let hours = |gpu_seconds: f64| gpu_seconds / 3600.0;
         let price = |index: usize| cluster.kinds.get(index).map_or(0.0, |kind| kind.price_per_hour);
         let by_kind = outcome.gpu_seconds_by_kind.iter().enumerate();
@@ -142,15 +174,22 @@ impl Summary {
             first_start_s: measure(&|one| first_start(job(one), one)),
             slowdown: Spread::of(slowdowns.iter().map(|(_, slowdown)| *slowdown).collect()),
             makespan_s: outcome.makespan().as_secs_f64(),
+            last_end_s: outcome.ended.as_secs_f64(),
+            rho: Rho::of(&rho),
+            fragmentation: fragmentation(outcome),
+            stranded: outcome.series.mean(|point| point.stranded) / f64::from(outcome.gpus.max(1)),
+            goodput: goodput(outcome),
             utilisation: outcome.utilisation(),
             gpu_hours: hours(outcome.gpu_seconds_held),
             gpu_hours_overhead: hours(outcome.gpu_seconds_overhead),
             gpu_hours_lost: hours(outcome.gpu_seconds_lost),
+            gpu_hours_restarts: hours(outcome.gpu_seconds_restarting + outcome.gpu_seconds_lost),
             preemptions: outcome.jobs.iter().map(|one| u64::from(one.preemptions)).sum(),
             restarts: outcome.jobs.iter().map(|one| u64::from(one.restarts)).sum(),
             fairness: jain_over_tenants(&slowdowns, workload.tenants.len()),
             deadlines: deadlines(workload, outcome),
             cost: by_kind.map(|(index, seconds)| hours(*seconds) * price(index)).sum(),
+            energy_kwh: energy_kwh(cluster, outcome),
             trouble: Trouble {
                 faults: outcome.stats.faults,
                 errors: outcome.stats.policy_errors,
@@ -235,18 +274,35 @@ fn jain_over_tenants(slowdowns: &[(usize, f64)], tenants: usize) -> Option<f64> 
     jain(&means)
 }
 
+fn fragmentation(outcome: &Outcome) -> Option<f64> {
+    let idle = outcome.series.mean(|point| point.idle);
+    (idle > 0.0).then(|| outcome.series.mean(|point| point.stranded) / idle)
+}
+
+fn goodput(outcome: &Outcome) -> f64 {
+    let held = outcome.gpu_seconds_held;
+    if held == 0.0 {
+        return 0.0;
+    }
+    // Overhead of jobs that were never over is not part of what is held.
+    ((held - outcome.gpu_seconds_overhead - outcome.gpu_seconds_lost) / held).clamp(0.0, 1.0)
+}
+
+fn energy_kwh(cluster: &Cluster, outcome: &Outcome) -> Option<f64> {
+    let mut sum = 0.0;
+    for (kind, seconds) in cluster.kinds.iter().zip(&outcome.gpu_seconds_by_kind) {
+        if *seconds > 0.0 && kind.watts == 0 {
+            return None;
+        }
+        sum += seconds * f64::from(kind.watts) / 3.6e6;
+    }
+    Some(sum)
+}
+
 fn count_ends(outcome: &Outcome) -> Ends {
     let mut ends = Ends::default();
     for one in &outcome.jobs {
-        match one.end {
-            End::Finished => {}
-            End::Cancelled => ends.cancelled += 1,
-            End::Failed => ends.failed += 1,
-            End::TimeLimit => ends.time_limit += 1,
-            End::Orphaned => ends.orphaned += 1,
-            End::Rejected => ends.rejected += 1,
-            End::Pruned => ends.pruned += 1,
-        }
+        ends.count(one.end);
     }
     ends
 }
@@ -277,6 +333,43 @@ mod tests {
     use trainyard_sim::{Options, Quiet, simulate};
     use trainyard_types::{JobId, Time, Work};
     use trainyard_workload::TraceJob;
+
+    /// The measures of jobs run in order of arrival, with their GPUs and seconds, on a cluster without costs.
+    fn measured(jobs: &[(u32, f64)], cluster: Cluster) -> Summary {
+        let mut workload = Workload::empty("few");
+        for (index, (gpus, seconds)) in jobs.iter().enumerate() {
+            let job = Job::simple(JobId(index as u32), Time::ZERO, *gpus);
+            let (job, work) = (Arc::new(job), Work(*seconds));
+            workload.jobs.push(TraceJob { job, work, fails_at: None });
+        }
+        let cluster = Arc::new(cluster);
+        let pipeline = Selection::policy("fifo").build().expect("fifo exists");
+        let options =
+            Options { costs: "free".parse().expect("a cost model"), ..Options::default() };
+        let outcome = simulate(&workload, &cluster, pipeline, &options, &mut Quiet);
+        Summary::new(&workload, &cluster, &outcome)
+    }
+
+    #[test]
+    fn free_gpus_beside_a_gang_that_finds_no_room_are_stranded() {
+        // Three GPUs on each node for a minute; the gang of four looks at one free GPU on each.
+        let summary = measured(&[(3, 60.0), (3, 60.0), (4, 60.0)], Cluster::uniform(2, 4, "v100"));
+        assert_eq!((summary.makespan_s, summary.fragmentation), (120.0, Some(1.0)));
+        assert!((summary.stranded - 0.125).abs() < 1e-9, "2 of 8 GPUs, half of the time");
+        // Behind the gang of eight a whole node is free for nobody: no node has more than four.
+        let summary = measured(&[(4, 60.0), (8, 60.0)], Cluster::uniform(2, 4, "v100"));
+        assert_eq!((summary.fragmentation, summary.stranded), (Some(0.0), 0.0));
+    }
+
+    #[test]
+    fn energy_is_not_told_where_power_is_not_known() {
+        let mut cluster = Cluster::uniform(1, 4, "v100");
+        cluster.kinds[0].watts = 0;
+        assert_eq!(measured(&[(4, 3600.0)], cluster.clone()).energy_kwh, None);
+        cluster.kinds[0].watts = 250;
+        let energy = measured(&[(4, 3600.0)], cluster).energy_kwh.expect("known");
+        assert!((energy - 1.0).abs() < 1e-9, "{energy}");
+    }
 
     /// Two gangs of the whole cluster, one after the other: `a` takes 60 s, `b` 30 s and comes 1 s later.
     fn two_in_a_row() -> Summary {
@@ -312,6 +405,13 @@ mod tests {
         let met = Deadlines { total: 1, met: 1, worth: 2.0, worth_possible: 5.0 };
         assert_eq!((summary.deadlines, summary.fairness), (Some(met), None));
         assert_eq!(summary.trouble, Trouble::default());
+        // `a` shares with `b` for 59 of its 60 s and takes the whole cluster: 60 / (60 * 119/60).
+        // `b` has `a` beside it for 59 of its 89 s: 89 / (30 * 148/89).
+        let (a, b) = (60.0 / 119.0, 89.0 * 89.0 / (30.0 * 148.0));
+        assert!((summary.rho.worst - b).abs() < 1e-9 && summary.rho.above_one == 0.5);
+        assert!((summary.rho.mean - (a + b) / 2.0).abs() < 1e-9, "{:?}", summary.rho);
+        assert_eq!((summary.goodput, summary.fragmentation), (1.0, None), "nothing was ever free");
+        assert_eq!((summary.last_end_s, summary.gpu_hours_restarts), (90.0, 0.0));
     }
 
     #[test]

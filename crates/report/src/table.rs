@@ -89,6 +89,23 @@ pub fn listing(heading: &[&str], rows: &[Vec<String>], ink: Ink, width: Option<u
     trimmed(table)
 }
 
+/// Rows of names and numbers under a heading: the first `names` columns to the left, the others to the right.
+pub fn figures(heading: &[&str], names: usize, rows: &[Vec<String>], ink: Ink) -> String {
+    let aligned = |index: usize, cell: Cell| match index < names {
+        true => cell,
+        false => cell.set_alignment(CellAlignment::Right),
+    };
+    let mut table = bare_table(ink);
+    let titles = heading.iter().enumerate();
+    table.set_header(titles.map(|(index, text)| aligned(index, cell(text, ink, Weight::Heading))));
+    for row in rows {
+        let weight = |index| if index == 0 { Weight::Name } else { Weight::Plain };
+        let cells = row.iter().enumerate();
+        table.add_row(cells.map(|(index, text)| aligned(index, cell(text, ink, weight(index)))));
+    }
+    trimmed(table)
+}
+
 /// Every measure of every run, in base units, as CSV.
 pub fn csv(comparison: &Comparison, out: impl Write) -> io::Result<()> {
     let mut out = csv::Writer::from_writer(out);

@@ -3,7 +3,7 @@
 use crate::series::Series;
 use serde::Serialize;
 use trainyard_engine::Stats;
-use trainyard_types::{End, JobId, Span, Time};
+use trainyard_types::{End, GpuType, JobId, Span, Time};
 
 /// What came of one job.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize)]
@@ -24,6 +24,8 @@ pub struct JobOutcome {
     pub restarts: u32,
     /// Times it was stopped for another job.
     pub preemptions: u32,
+    /// The type of GPU it spent most time on; the lower one of equals, none for a job that never ran.
+    pub kind: Option<GpuType>,
 }
 
 /// What came of a run.
@@ -43,6 +45,8 @@ pub struct Outcome {
     pub gpu_seconds_by_kind: Vec<f64>,
     /// GPU time held while starting or saving, in GPU-seconds.
     pub gpu_seconds_overhead: f64,
+    /// The part of it that only restarts cost: every saving, and every start but the first of each job.
+    pub gpu_seconds_restarting: f64,
     /// GPU time whose work was lost to failures, in GPU-seconds.
     pub gpu_seconds_lost: f64,
     /// GPUs of the cluster.

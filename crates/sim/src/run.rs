@@ -11,7 +11,7 @@ use std::sync::Arc;
 use trainyard_engine::Engine;
 use trainyard_framework::{Knowledge, Live, Pipeline};
 use trainyard_profile::Speeds;
-use trainyard_types::{Action, Cluster, End, Event, JobId, NodeId, Span, Time};
+use trainyard_types::{Action, Cluster, End, Event, GpuType, JobId, NodeId, Span, Time};
 use trainyard_workload::Workload;
 
 /// Told what goes on in a run. Cannot influence it.
@@ -56,6 +56,8 @@ struct Simulation<'a> {
     jobs: Vec<JobOutcome>,
     series: Series,
     by_kind: Vec<f64>,
+    /// The bucket of the series at which the mean waiting gang was last taken, and that mean.
+    gang: (u64, f64),
     gpus: u32,
     ended: Time,
     steps: u64,
@@ -101,6 +103,7 @@ impl<'a> Simulation<'a> {
             jobs: Vec::with_capacity(workload.jobs.len()),
             series: Series::new(start),
             by_kind: vec![0.0; cluster.kinds.len()],
+            gang: (u64::MAX, 0.0),
             gpus: cluster.gpus(),
             ended: start,
             steps: 0,
@@ -157,14 +160,39 @@ impl<'a> Simulation<'a> {
                 self.obey(at, actions, observer);
             }
         }
-        self.series.record(
-            at,
-            Point {
-                used: f64::from(self.world.gpus_used),
-                waiting: self.engine.state().waiting.len() as f64,
-                running: self.engine.state().granted.len() as f64,
-            },
-        );
+        let level = self.level(at);
+        self.series.record(at, level);
+    }
+
+    /// Use, queue and what is free for nobody, at a moment.
+    fn level(&mut self, at: Time) -> Point {
+        let state = self.engine.state();
+        let free = self.engine.free();
+        let (waiting, idle) = (state.waiting.len(), free.total());
+        let mut level = Point {
+            used: f64::from(self.world.gpus_used),
+            waiting: waiting as f64,
+            running: state.granted.len() as f64,
+            ..Point::default()
+        };
+        if waiting == 0 || idle == 0 {
+            return level;
+        }
+        // The queue is walked once for each bucket of the series, or a long one would cost at every event.
+        let bucket = self.series.bucket_of(at);
+        if self.gang.0 != bucket {
+            let gpus = |job: JobId| u64::from(self.workload.jobs[job.index()].job.want.gpus);
+            let sum: u64 = state.waiting.iter().map(gpus).sum();
+            self.gang = (bucket, sum as f64 / waiting as f64);
+        }
+        let gang = self.gang.1.ceil() as u32;
+        let stranded: u32 = (state.shapes.iter())
+            .flat_map(|(kind, largest)| (1..gang.min(*largest)).map(move |count| (*kind, count)))
+            .map(|(kind, count)| free.nodes_with(kind, count).len() as u32 * count)
+            .sum();
+        level.idle = f64::from(idle);
+        level.stranded = f64::from(stranded);
+        level
     }
 
     fn come(&mut self, at: Time, future: Future, observer: &mut dyn Observer) {
@@ -234,6 +262,7 @@ impl<'a> Simulation<'a> {
                 ran: state.ran,
                 restarts: state.restarts,
                 preemptions: state.preemptions,
+                kind: longest_on(&state.time_on),
             });
         }
     }
@@ -251,6 +280,7 @@ impl<'a> Simulation<'a> {
             gpu_seconds_held: held,
             gpu_seconds_by_kind: self.by_kind,
             gpu_seconds_overhead: self.world.overhead,
+            gpu_seconds_restarting: self.world.restarting,
             gpu_seconds_lost: self.world.lost,
             gpus: self.gpus,
             series: self.series.finish(self.ended),
@@ -259,6 +289,11 @@ impl<'a> Simulation<'a> {
             jobs: self.jobs,
         }
     }
+}
+
+/// The type with the longest time, the lower one of equals.
+fn longest_on(times: &[(GpuType, Span)]) -> Option<GpuType> {
+    times.iter().max_by_key(|(kind, span)| (*span, std::cmp::Reverse(*kind))).map(|(kind, _)| *kind)
 }
 
 impl Outcome {

@@ -15,6 +15,10 @@ pub struct Point {
     pub waiting: f64,
     /// Jobs that hold GPUs.
     pub running: f64,
+    /// Wholly free GPUs by the plan, while jobs wait; 0 while none does.
+    pub idle: f64,
+    /// Those of them on nodes with too few free GPUs for the mean waiting gang.
+    pub stranded: f64,
 }
 
 /// Use and queue over time.
@@ -64,6 +68,25 @@ impl Series {
         self
     }
 
+    /// The mean of a level over the whole series.
+    pub fn mean(&self, of: impl Fn(&Point) -> f64) -> f64 {
+        let Some((last, whole)) = self.points.split_last() else { return 0.0 };
+        let every = self.every.as_secs_f64();
+        let before = self.start + self.every.times(whole.len() as u64);
+        // The last bucket is as wide as what was left of the run.
+        let rest = match self.now.since(before).as_secs_f64() {
+            0.0 => every,
+            rest => rest.min(every),
+        };
+        let sum = whole.iter().map(&of).sum::<f64>() * every + of(last) * rest;
+        sum / (every * whole.len() as f64 + rest)
+    }
+
+    /// The number of the bucket a moment falls into.
+    pub(crate) fn bucket_of(&self, at: Time) -> u64 {
+        at.since(self.start).0 / self.every.0
+    }
+
     fn bucket_start(&self) -> Time {
         self.start + self.every.times(self.points.len() as u64)
     }
@@ -93,11 +116,23 @@ impl Series {
 }
 
 fn added(a: Point, b: Point) -> Point {
-    Point { used: a.used + b.used, waiting: a.waiting + b.waiting, running: a.running + b.running }
+    Point {
+        used: a.used + b.used,
+        waiting: a.waiting + b.waiting,
+        running: a.running + b.running,
+        idle: a.idle + b.idle,
+        stranded: a.stranded + b.stranded,
+    }
 }
 
 fn scaled(a: Point, factor: f64) -> Point {
-    Point { used: a.used * factor, waiting: a.waiting * factor, running: a.running * factor }
+    Point {
+        used: a.used * factor,
+        waiting: a.waiting * factor,
+        running: a.running * factor,
+        idle: a.idle * factor,
+        stranded: a.stranded * factor,
+    }
 }
 
 #[cfg(test)]
@@ -108,7 +143,7 @@ mod tests {
     fn series_keeps_the_integral_however_often_it_widens() {
         let mut series = Series::new(Time::ZERO);
         for hour in 0..2_000u64 {
-            let level = Point { used: (hour % 7) as f64, waiting: 1.0, running: 0.0 };
+            let level = Point { used: (hour % 7) as f64, waiting: 1.0, ..Point::default() };
             series.record(Time(hour * 3_600_000_000), level);
         }
         let end = Time(2_000 * 3_600_000_000);
@@ -120,5 +155,7 @@ mod tests {
         let total = sum * series.every.as_secs_f64() + series.points[whole as usize].used * last;
         let expected: f64 = (0..2_000).map(|hour| f64::from(hour % 7) * 3600.0).sum();
         assert!((total / expected - 1.0).abs() < 1e-9, "{total} {expected}");
+        let mean = series.mean(|point| point.used) * end.as_secs_f64();
+        assert!((mean / expected - 1.0).abs() < 1e-9, "{mean} {expected}");
     }
 }

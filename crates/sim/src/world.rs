@@ -51,6 +51,7 @@ pub(crate) struct World<'a> {
     pub(crate) queue: Queue,
     pub(crate) gpus_used: u32,
     pub(crate) overhead: f64,
+    pub(crate) restarting: f64,
     pub(crate) lost: f64,
 }
 
@@ -74,6 +75,7 @@ impl<'a> World<'a> {
             queue: Queue::default(),
             gpus_used: 0,
             overhead: 0.0,
+            restarting: 0.0,
             lost: 0.0,
         }
     }
@@ -127,6 +129,7 @@ impl<'a> World<'a> {
                 self.done[job.index()] = placed.done.0;
                 let idle = at.since(placed.saved_at).as_secs_f64();
                 self.overhead += idle * f64::from(placed.config.gpus);
+                self.restarting += idle * f64::from(placed.config.gpus);
                 self.depart(at, &placed, Event::Stopped { job, attempt, done: placed.done })
             }
             _ => SmallVec::new(),
@@ -197,7 +200,11 @@ impl<'a> World<'a> {
     /// A job begins to make progress.
     fn begin(&mut self, at: Time, job: JobId) -> SmallVec<[Event; 2]> {
         let placed = self.placed.get_mut(&job).expect("only placed jobs begin");
-        self.overhead += at.since(placed.saved_at).as_secs_f64() * f64::from(placed.config.gpus);
+        let idle = at.since(placed.saved_at).as_secs_f64() * f64::from(placed.config.gpus);
+        self.overhead += idle;
+        if placed.attempt > Attempt(1) {
+            self.restarting += idle;
+        }
         placed.stage = Stage::Running;
         placed.at = at;
         placed.saved_at = at;
@@ -230,8 +237,10 @@ impl<'a> World<'a> {
             return self.depart(at, &placed, Event::Stopped { job, attempt, done });
         }
         if placed.stage == Stage::Starting {
-            self.overhead +=
-                at.since(placed.saved_at).as_secs_f64() * f64::from(placed.config.gpus);
+            let idle = at.since(placed.saved_at).as_secs_f64() * f64::from(placed.config.gpus);
+            self.overhead += idle;
+            // A start that was broken off served nobody, whether it was the first or not.
+            self.restarting += idle;
         }
         placed.stage = Stage::Saving;
         placed.rate = Rate(0.0);

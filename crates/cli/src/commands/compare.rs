@@ -8,6 +8,7 @@ use crate::given::{self, Given};
 use crate::options;
 use crate::output::Output;
 use std::path::{Path, PathBuf};
+use trainyard_report::groups::{self, By, Group};
 use trainyard_report::jobs::JobsCsv;
 use trainyard_report::units::Unit;
 use trainyard_report::{About, Comparison, html, table};
@@ -19,6 +20,9 @@ const REPORT: &str = "trainyard-report.html";
 
 /// Runs the command.
 pub fn run(args: &CompareArgs, output: &Output) -> Result<(), Failure> {
+    if let Some(seeds) = &args.seeds {
+        return super::repeat::run(args, seeds, output);
+    }
     let RunArgs { stages, world, out, .. } = &args.run;
     let (given, options) = prepare(&args.run)?;
     let entrants = choice::entrants(&args.policies, stages, world.semantics.semantics())?;
@@ -28,7 +32,8 @@ pub fn run(args: &CompareArgs, output: &Output) -> Result<(), Failure> {
         about: about(&given, &args.run, &options),
         runs: done.iter().map(|one| one.run.clone()).collect(),
     };
-    print(&comparison, out, output)?;
+    let groups = grouped(&given, &done, out);
+    print(&comparison, &groups, out, output)?;
     if let Some(path) = report_path(out) {
         write_report(&comparison, &path, out, output)?;
     }
@@ -76,18 +81,19 @@ pub fn sorted_out(
 }
 
 /// One sentence about what is being run.
-pub fn headline(about: &About) -> String {
+///
+/// `seeds` is told as it stands.
+pub fn headline(about: &About, seeds: &str) -> String {
     let load = match about.offered_load {
         Some(load) => format!(", load {load:.2}"),
         None => String::new(),
     };
     format!(
-        "{} jobs ({}) on {}: {} GPUs{load}, seed {}\n\n",
+        "{} jobs ({}) on {}: {} GPUs{load}, {seeds}\n\n",
         Unit::Count.text(about.jobs as f64),
         about.workload,
         about.cluster,
         about.gpus,
-        about.seed
     )
 }
 
@@ -155,18 +161,48 @@ pub fn conclude(given: &Given, done: &[Done], mut troubles: Vec<String>) -> Resu
     if troubles.is_empty() { Ok(()) } else { Err(Failure::Operation(troubles.join("; "))) }
 }
 
-fn print(comparison: &Comparison, out: &OutArgs, output: &Output) -> Result<(), Failure> {
+/// The measures by what `--by` names, for each run.
+pub type Grouped = Option<(By, Vec<(String, Vec<Group>)>)>;
+
+/// The second table, where one is asked for.
+pub fn grouped(given: &Given, done: &[Done], out: &OutArgs) -> Grouped {
+    let by = out.by?.by();
+    let of = |one: &Done| groups::groups(&given.workload, &given.cluster, &one.outcome, by);
+    Some((by, done.iter().map(|one| (one.run.policy.clone(), of(one))).collect()))
+}
+
+/// A comparison as JSON, with the second table where there is one.
+pub fn json_with(comparison: &Comparison, grouped: &Grouped) -> serde_json::Value {
+    let mut value = comparison.json();
+    if let Some((by, runs)) = grouped {
+        value["groups"] = groups::json(*by, runs);
+    }
+    value
+}
+
+fn print(
+    comparison: &Comparison,
+    grouped: &Grouped,
+    out: &OutArgs,
+    output: &Output,
+) -> Result<(), Failure> {
     if out.json {
-        return output.print_json(&comparison.json());
+        return output.print_json(&json_with(comparison, grouped));
     }
     if out.csv {
         return output.print_with(|out| table::csv(comparison, out));
     }
-    output.print(&headline(&comparison.about))?;
+    output.print(&headline(&comparison.about, &format!("seed {}", comparison.about.seed)))?;
     output.print(&table::terminal(comparison, output.ink, output.width))?;
     output.print(
         "\n* best of its column. JCT: job completion time. knows: what the policy was told of job sizes.\n",
-    )
+    )?;
+    match grouped {
+        Some((by, runs)) => {
+            output.print(&format!("\n{}\n", groups::terminal(*by, runs, output.ink)))
+        }
+        None => Ok(()),
+    }
 }
 
 fn report_path(out: &OutArgs) -> Option<PathBuf> {

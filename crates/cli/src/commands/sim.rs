@@ -1,12 +1,14 @@
 //! `trainyard sim`: one policy, in full.
 
-use super::compare::{about, conclude, headline, prepare, sorted_out, write_jobs, write_report};
+use super::compare::{
+    about, conclude, grouped, headline, json_with, prepare, sorted_out, write_jobs, write_report,
+};
 use crate::args::{RunArgs, SimArgs};
 use crate::choice;
 use crate::experiment::{self, Record};
 use crate::failure::Failure;
 use crate::output::Output;
-use trainyard_report::{Comparison, table, text};
+use trainyard_report::{Comparison, groups, table, text};
 
 /// Runs the command.
 pub fn run(args: &SimArgs, output: &Output) -> Result<(), Failure> {
@@ -21,17 +23,21 @@ pub fn run(args: &SimArgs, output: &Output) -> Result<(), Failure> {
         about: about(&given, &args.run, &options),
         runs: done.iter().map(|one| one.run.clone()).collect(),
     };
+    let parts = grouped(&given, &done, out);
     if out.json {
-        output.print_json(&comparison.json())?;
+        output.print_json(&json_with(&comparison, &parts))?;
     } else if out.csv {
         output.print_with(|out| table::csv(&comparison, out))?;
     } else if let Some(run) = comparison.runs.first() {
-        output.print(&headline(&comparison.about))?;
+        output.print(&headline(&comparison.about, &format!("seed {}", options.seed)))?;
         output.print(&format!("{}: {}\nknows: {}\n", run.policy, run.about, run.knows.text()))?;
         for (key, value) in &run.settings {
             output.print(&format!("{key} = {value}\n"))?;
         }
         output.print(&format!("\n{}", table::terminal_one(run, output.ink)))?;
+        if let Some((by, runs)) = &parts {
+            output.print(&format!("\n{}", groups::terminal(*by, runs, output.ink)))?;
+        }
     }
     if let Some(path) = out.report.as_ref().filter(|path| path.as_os_str() != "none") {
         write_report(&comparison, path, out, output)?;

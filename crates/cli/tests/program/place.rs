@@ -50,9 +50,18 @@ impl Place {
         fs::create_dir(self.0.join(name)).expect("a directory");
     }
 
+    pub fn remove(&self, name: &str) {
+        fs::remove_file(self.0.join(name)).expect("a file");
+    }
+
     /// The names of all files, hidden ones too.
     pub fn files(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).expect("a directory").flatten();
+        self.files_in("")
+    }
+
+    /// The names of all files in a folder, hidden ones too.
+    pub fn files_in(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.0.join(folder)).expect("a directory").flatten();
         let mut names: Vec<String> =
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();

@@ -1,0 +1,163 @@
+//! `trainyard reproduce`: published results beside ours.
+
+use crate::experiment;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::published::{self, Redone, Row, Table};
+use clap::Args;
+use rayon::prelude::*;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use trainyard_report::SCHEMA_VERSION;
+use trainyard_report::table::{figures, listing};
+
+/// Examples, as the help shows them.
+pub const HELP: &str = "\
+Examples:
+  trainyard reproduce                            what can be redone
+  trainyard reproduce muri-fig9 --data ../shared paper, ours and the ratio for every row
+  trainyard reproduce all --data ../shared --json
+
+Exit code 1 when a value is outside the stated tolerance.";
+
+/// `reproduce`.
+#[derive(Debug, Args)]
+pub struct ReproduceArgs {
+    /// What is to be redone: names of the list, or `all`; without any, the list.
+    pub names: Vec<String>,
+    /// The folder with the authors' traces and results.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Threads to use; results do not depend on it [default: all cores].
+    #[arg(long, value_name = "NUMBER", env = "TRAINYARD_THREADS", hide_env_values = true)]
+    pub threads: Option<String>,
+}
+
+/// Runs the command.
+pub fn run(args: &ReproduceArgs, output: &Output) -> Result<(), Failure> {
+    if args.names.is_empty() {
+        return list(args.json, output);
+    }
+    let mut tables = Vec::new();
+    for name in &args.names {
+        match name.as_str() {
+            "all" => tables.extend(published::tables()?),
+            name => tables.push(published::find(name)?),
+        }
+    }
+    let Some(data) = &args.data else {
+        let expected = "the folder with the authors' traces and results";
+        return Err(Failure::flag("--data", "", expected));
+    };
+    if !data.is_dir() {
+        let text = data.display().to_string();
+        return Err(Failure::flag("--data", &text, "an existing folder"));
+    }
+    let mut results = Vec::new();
+    for table in &tables {
+        results.push(redo(table, data, args)?);
+    }
+    if args.json {
+        output.print_json(&as_json(&tables, &results))?;
+    } else {
+        for (table, redone) in tables.iter().zip(&results) {
+            print(table, redone, output)?;
+        }
+    }
+    let all = || results.iter().flatten();
+    let outside: Vec<&Redone> = all().filter(|one| !one.within).collect();
+    match outside.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::Operation(format!(
+            "{} of {} values are outside the tolerance, such as {} of {}",
+            outside.len(),
+            all().count(),
+            first.column.key,
+            first.name
+        ))),
+    }
+}
+
+fn redo(table: &Table, data: &Path, args: &ReproduceArgs) -> Result<Vec<Redone>, Failure> {
+    let pool = experiment::pool(args.threads.as_deref())?;
+    let rows: Result<Vec<Vec<Redone>>, Failure> = pool.install(|| {
+        let each = table.run.par_iter().with_max_len(1);
+        each.map(|row: &Row| table.redo(row, data)).collect()
+    });
+    Ok(rows?.into_iter().flatten().collect())
+}
+
+fn list(as_json: bool, output: &Output) -> Result<(), Failure> {
+    let tables = published::tables()?;
+    if as_json {
+        let tables: Vec<Value> = tables.iter().map(about).collect();
+        let version = SCHEMA_VERSION;
+        return output.print_json(
+            &json!({ "schema_version": version, "kind": "published", "tables": tables }),
+        );
+    }
+    let row = |table: &Table| {
+        let count = table.run.len().to_string();
+        vec![table.id.clone(), count, table.tolerance(), table.title.clone()]
+    };
+    let rows: Vec<Vec<String>> = tables.iter().map(row).collect();
+    let heading = ["name", "runs", "tolerance", "what"];
+    output.print(&listing(&heading, &rows, output.ink, output.width))?;
+    output.print("\nTo redo one: trainyard reproduce NAME --data DIR\n")
+}
+
+fn print(table: &Table, redone: &[Redone], output: &Output) -> Result<(), Failure> {
+    let (id, title, source) = (&table.id, &table.title, &table.source);
+    let tolerance = table.tolerance();
+    output.print(&format!("{id}: {title}\nexpected: {source}; tolerance {tolerance}\n\n"))?;
+    let row = |one: &Redone| {
+        let native = one.native.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
+        vec![
+            one.name.clone(),
+            one.column.key.to_owned(),
+            format!("{:.3}", one.paper),
+            format!("{:.3}", one.ours),
+            format!("{:.6}", one.ours / one.paper),
+            if one.within { "ok" } else { "OUTSIDE" }.to_owned(),
+            native,
+        ]
+    };
+    let rows: Vec<Vec<String>> = redone.iter().map(row).collect();
+    let heading = ["run", "measure", "paper", "ours", "ratio", "", "ours, native"];
+    output.print(&format!("{}\n", figures(&heading, 2, &rows, output.ink)))
+}
+
+fn about(table: &Table) -> Value {
+    let runs: Vec<&str> = table.run.iter().map(|row| row.name.as_str()).collect();
+    json!({
+        "id": table.id,
+        "title": table.title,
+        "source": table.source,
+        "tolerance": table.tolerance(),
+        "runs": runs,
+    })
+}
+
+fn as_json(tables: &[Table], results: &[Vec<Redone>]) -> Value {
+    let row = |one: &Redone| {
+        json!({
+            "run": one.name,
+            "measure": one.column.key,
+            "paper": one.paper,
+            "ours": one.ours,
+            "ratio": one.ours / one.paper,
+            "within": one.within,
+            "native": one.native,
+        })
+    };
+    let table = |(table, redone): (&Table, &Vec<Redone>)| {
+        let mut value = about(table);
+        value["values"] = redone.iter().map(row).collect();
+        value
+    };
+    let tables: Vec<Value> = tables.iter().zip(results).map(table).collect();
+    json!({ "schema_version": SCHEMA_VERSION, "kind": "reproduction", "tables": tables })
+}
