@@ -7,12 +7,14 @@
 //! - [`mod@column`]: the one table that names, explains and orders them; [`units`]: how numbers are written for people.
 //! - [`comparison`]: rows and what is common to them, and their JSON; [`table`]: terminal and CSV.
 //! - [`curve`]: distributions and series, thinned out for drawing; [`html`], `chart`: the page.
+//! - [`timeline`]: who held which GPUs when; [`chrome_trace`]: the same for Perfetto.
 //! - [`jobs`]: one line for each job; [`text`]: stable text for golden tests.
 //!
 //! Nothing here opens a file or reads a clock: texts are returned or go to a `Write`, and the same runs give the
 //! same bytes.
 
 mod chart;
+pub mod chrome_trace;
 pub mod column;
 pub mod comparison;
 pub mod curve;
@@ -21,6 +23,7 @@ pub mod jobs;
 pub mod metrics;
 pub mod table;
 pub mod text;
+pub mod timeline;
 pub mod units;
 
 pub use comparison::{About, Comparison, Knows, Run, SCHEMA_VERSION};
