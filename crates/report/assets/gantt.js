@@ -184,7 +184,7 @@ class Gantt {
       context.fillStyle = ink.soft;
       const nearEnd = x > size.width - 30 * size.scale;
       context.textAlign = nearEnd ? "right" : "center";
-      context.fillText(at === 0 ? "0" : spanText(at), nearEnd ? size.width - 2 : x, size.height - 7 * size.scale);
+      context.fillText(at === 0 ? "0" : spanText(at).replace(/(?<=[a-z])00[a-z]$/, ""), nearEnd ? size.width - 2 : x, size.height - 7 * size.scale);
     }
   }
 

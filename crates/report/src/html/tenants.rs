@@ -1,7 +1,7 @@
 //! How tenants fare under each policy.
 
 use super::Detail;
-use crate::chart::{Caption, Dots, dots, escape};
+use crate::chart::{Caption, Dots, dots, escape, swatch};
 use crate::comparison::Comparison;
 use crate::metrics::{jain, slowdown};
 use crate::units::{Unit, span_text};
@@ -51,7 +51,12 @@ pub(super) fn section(comparison: &Comparison, detail: &Detail<'_>) -> String {
             "<p class=\"note missing\"><b>Left out:</b> {left_out} tenants with the least GPU time.</p>"
         );
     }
-    html.push_str("<div class=\"charts\">");
+    html.push_str("<ul class=\"legend\">");
+    for (run, one) in comparison.runs.iter().enumerate() {
+        let (stroke, name) = (swatch(run), escape(&one.policy));
+        let _ = write!(html, "<li class=\"key\" data-run=\"{run}\">{stroke}{name}</li>");
+    }
+    html.push_str("</ul>\n<div class=\"charts tenant-charts\">");
     html.push_str(&figure(comparison, detail, (&fares, &shown)));
     html.push_str(&table(comparison, detail, (&fares, &shown, &jobs)));
     html + "</div></section>\n"
