@@ -64,6 +64,7 @@ pub(super) fn pack(detail: &Detail<'_>, names: &[&str], bytes_max: usize) -> Dat
         }
         tables.push(fits);
     }
+    let mut cuts = Vec::new();
     let mut waiting = tables.iter().filter(|fits| **fits).count();
     for (index, run) in detail.runs.iter().enumerate().filter(|(index, _)| tables[*index]) {
         // What one run does not need is left to those after it.
@@ -74,12 +75,12 @@ pub(super) fn pack(detail: &Detail<'_>, names: &[&str], bytes_max: usize) -> Dat
         left = left.saturating_sub(text.len());
         elements.push_str(&text);
         if let Some(until) = until {
-            missing.push(format!(
-                "Who held which GPU under {} is shown for the first {} only.",
-                names[index],
-                span_text(until as f64)
-            ));
+            cuts.push(format!("{} of {}", span_text(until as f64), names[index]));
         }
+    }
+    if !cuts.is_empty() {
+        missing
+            .push(format!("Who held which GPU is shown only for the first {}.", cuts.join(", ")));
     }
     Data { elements, missing }
 }
@@ -235,7 +236,7 @@ mod tests {
         assert!(whole.missing.is_empty(), "{:?}", whole.missing);
         assert_eq!(whole.elements.matches("<script").count(), 6);
         let none = pack(&detail, &["a", "b"], 1000);
-        assert_eq!(none.missing.len(), 2, "{:?}", none.missing);
+        assert_eq!(none.missing.len(), 1, "{:?}", none.missing);
         let nothing = pack(&detail, &["a", "b"], 0);
         assert_eq!(nothing.elements.matches("<script").count(), 2);
     }

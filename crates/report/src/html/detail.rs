@@ -35,11 +35,7 @@ pub(super) fn sections(comparison: &Comparison, missing: &[String]) -> String {
     }
     let mut notes = String::new();
     if !missing.is_empty() {
-        let (first, rest) = missing.split_at(missing.len().min(3));
-        let mut text: Vec<String> = first.iter().map(|sentence| escape(sentence)).collect();
-        if !rest.is_empty() {
-            text.push(format!("And {} more.", rest.len()));
-        }
+        let text: Vec<String> = missing.iter().map(|sentence| escape(sentence)).collect();
         notes = format!("<p class=\"note missing\"><b>Left out:</b> {}</p>\n", text.join(" "));
     }
     TEMPLATE.replace("{options}", &options).replace("{missing}", &notes)
