@@ -154,7 +154,7 @@ class Gantt {
         context.fillStyle = ink.line;
         context.fillRect(0, Math.round(top) - 1, size.width - size.right, 1);
       }
-      const middle = (Math.max(0, top) + Math.min(size.bodyHeight, bottom)) / 2;
+      const middle = Math.max(8 * size.scale, (Math.max(0, top) + Math.min(size.bodyHeight, bottom)) / 2);
       if (middle - free < 15 * size.scale) continue;
       free = middle;
       context.fillStyle = ink.soft;

@@ -107,6 +107,26 @@ async function checkChart(page, name) {
   await page.selectOption("#colour", "job");
 }
 
+/** Two fingers that move apart, as the browser itself sends them. */
+async function checkPinch(page, name) {
+  await page.evaluate(() => document.getElementById("gantt").scrollIntoView({ block: "center", behavior: "instant" }));
+  await settle(page);
+  const before = await picture(page);
+  const box = await page.locator("#gantt").boundingBox();
+  const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+  const session = await page.context().newCDPSession(page);
+  const touch = (type, apart) => session.send("Input.dispatchTouchEvent", {
+    type,
+    touchPoints: apart === null ? [] : [{ x: x - apart, y, id: 0 }, { x: x + apart, y, id: 1 }],
+  });
+  await touch("touchStart", 20);
+  for (const apart of [30, 45, 60, 80]) await touch("touchMove", apart);
+  await touch("touchEnd", null);
+  await settle(page);
+  check((await picture(page)) !== before, `${name}: a pinch changes the chart`);
+  check(await page.evaluate(() => visualViewport.scale === 1), `${name}: a pinch on the chart leaves the page alone`);
+}
+
 async function checkTable(page, name) {
   const text = () => page.locator("#jobs tbody tr[data-job]").first().innerText();
   await page.click("#jobs thead th:nth-child(9) button");
@@ -176,6 +196,8 @@ async function checkSmall(browser) {
       await page.click("#zoom-all");
     }
     if (name === "phone") {
+      await checkPinch(page, name);
+      await page.click("#zoom-all");
       await page.locator("#gantt").scrollIntoViewIfNeeded();
       await page.locator("#gantt").tap({ position: { x: 150, y: 60 } });
     }
