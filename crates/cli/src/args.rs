@@ -105,6 +105,9 @@ pub struct SimArgs {
     /// Write every action of the run to a text file.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub log: Option<PathBuf>,
+    /// Write who held which GPU when as a Chrome trace, which Perfetto opens.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub chrome_trace: Option<PathBuf>,
     #[command(flatten)]
     pub run: RunArgs,
 }
@@ -214,6 +217,9 @@ pub struct OutArgs {
     /// Where the HTML report goes; `none` for no report.
     #[arg(long, value_name = "FILE|none", env = "TRAINYARD_REPORT", hide_env_values = true)]
     pub report: Option<PathBuf>,
+    /// Write every figure of the report to a folder, each as an SVG file.
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
     /// Write what came of every job to a CSV file.
     #[arg(long, value_name = "FILE")]
     pub jobs_out: Option<PathBuf>,

@@ -11,9 +11,10 @@ use rayon::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use trainyard_framework::Pipeline;
 use trainyard_report::text::Recorder;
+use trainyard_report::timeline::Timeline;
 use trainyard_report::{Knows, Run};
 use trainyard_sim::{Observer, Options, Outcome, simulate};
-use trainyard_types::{Action, Time};
+use trainyard_types::{Action, JobId, Time};
 
 /// A run that came to its end.
 pub struct Done {
@@ -23,15 +24,28 @@ pub struct Done {
     pub outcome: Outcome,
     /// Every action, if it was asked for.
     pub actions: Recorder,
+    /// Who held which GPUs when, if it was asked for.
+    pub timeline: Timeline,
 }
 
-/// Whether actions are taken down.
+/// What is taken down during a run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// They are.
-    Actions,
-    /// They are not.
+    /// Up to so many intervals of jobs on GPUs.
+    Timeline(usize),
+    /// Those, and every action.
+    Everything(usize),
+    /// Nothing but the outcome.
     Nothing,
+}
+
+impl Record {
+    fn intervals_max(self) -> usize {
+        match self {
+            Record::Timeline(most) | Record::Everything(most) => most,
+            Record::Nothing => 0,
+        }
+    }
 }
 
 /// Runs all entrants; what panics is told in words, and the others go on.
@@ -55,7 +69,9 @@ pub fn run_all(
         // One at a time: runs differ too much in length to be dealt out in blocks.
         both.with_max_len(1)
             .map(|(entrant, pipeline)| {
-                let watch = Watch { bar: &bar, seen: 0, record, actions: Recorder::default() };
+                let timeline = Timeline::new(record.intervals_max());
+                let actions = Recorder::default();
+                let watch = Watch { bar: &bar, seen: 0, record, actions, timeline };
                 let run = AssertUnwindSafe(|| run_one(given, entrant, (pipeline, options), watch));
                 catch_unwind(run).map_err(|panic| panic_text(panic.as_ref()))
             })
@@ -89,7 +105,8 @@ fn run_one(
         settings: choice::settings(entrant),
         ..Run::new(&entrant.label, &given.workload, &given.cluster, &outcome)
     };
-    Done { run, outcome, actions: watch.actions }
+    watch.timeline.close(outcome.ended);
+    Done { run, outcome, actions: watch.actions, timeline: watch.timeline }
 }
 
 /// Moves the bar, and takes actions down if asked to.
@@ -98,13 +115,21 @@ struct Watch<'a> {
     seen: usize,
     record: Record,
     actions: Recorder,
+    timeline: Timeline,
 }
 
 impl Observer for Watch<'_> {
     fn action(&mut self, at: Time, action: &Action) {
-        if self.record == Record::Actions {
+        if matches!(self.record, Record::Everything(_)) {
             self.actions.action(at, action);
         }
+        if self.record != Record::Nothing {
+            self.timeline.action(at, action);
+        }
+    }
+
+    fn released(&mut self, at: Time, job: JobId) {
+        self.timeline.released(at, job);
     }
 
     fn progress(&mut self, over: usize) {

@@ -213,6 +213,71 @@ fn vertical(svg: &mut String, x: f64, (top, bottom): (f64, f64), text: &str) {
     );
 }
 
+/// One row of a dot plot: its name and a value for each run.
+pub(crate) struct Dots<'a> {
+    /// What the row is about.
+    pub name: &'a str,
+    /// The value of each run, by its number; larger ones stand further right.
+    pub values: Vec<Option<f64>>,
+}
+
+const DOTS_LEFT: f64 = 130.0;
+const DOTS_ROW: f64 = 24.0;
+
+/// Values side by side on a logarithmic axis, one row for each name.
+pub(crate) fn dots(caption: &Caption<'_>, rows: &[Dots<'_>], names: &[&str]) -> String {
+    let all = rows.iter().flat_map(|row| row.values.iter().flatten().copied());
+    let most = all.clone().fold(1.0, f64::max) * 1.1;
+    let least = all.fold(1.0, f64::min).max(1e-3) / 1.1;
+    let (from, to) = (libm::log10(least), libm::log10(most));
+    let height = TOP + DOTS_ROW * rows.len() as f64 + BOTTOM;
+    let x = |value: f64| {
+        let part = (libm::log10(value.max(least)) - from) / (to - from);
+        DOTS_LEFT + part * (WIDTH - DOTS_LEFT - RIGHT)
+    };
+    let mut svg = open(caption, (WIDTH, height));
+    let marks =
+        (-3..=6).flat_map(|power| [1.0, 2.0, 5.0].map(|one| one * libm::exp10(f64::from(power))));
+    let marks: Vec<f64> = marks.filter(|mark| (least..=most).contains(mark)).collect();
+    for mark in marks.iter().step_by(marks.len().div_ceil(8).max(1)) {
+        vertical(&mut svg, x(*mark), (TOP, height - BOTTOM), &format!("{mark}×"));
+    }
+    for (index, row) in rows.iter().enumerate() {
+        let y = TOP + DOTS_ROW * (index as f64 + 0.5);
+        let short: String = row.name.chars().take(18).collect();
+        horizontal(&mut svg, (DOTS_LEFT, WIDTH - RIGHT), y, &escape(&short));
+        for (run, value) in row.values.iter().enumerate() {
+            let Some(value) = value else { continue };
+            let _ = write!(
+                svg,
+                "<circle class=\"dot {}\" data-run=\"{run}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"5\"><title>{}: {} {value:.2}×</title></circle>",
+                style(run),
+                x(*value),
+                escape(row.name),
+                escape(names.get(run).copied().unwrap_or_default())
+            );
+        }
+    }
+    svg + "</svg>"
+}
+
+/// Every labelled picture of a page as a file of its own, with the page's colours.
+pub(crate) fn standing_alone(html: &str, css: &str) -> Vec<(String, String)> {
+    const MARK: &str = "aria-labelledby=\"";
+    let mut files = Vec::new();
+    for part in html.split("<svg ").skip(1) {
+        let Some((_, rest)) = part.split_once(MARK) else { continue };
+        let id = rest.split("-t ").next().unwrap_or_default();
+        let body = part.split("</svg>").next().unwrap_or_default();
+        let text = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" {}</svg>\n",
+            body.replacen('>', &format!("><style>{}</style>", css.replace('<', "")), 1)
+        );
+        files.push((format!("{id}.svg"), text));
+    }
+    files
+}
+
 /// A short stroke in the colour of a run, for a legend.
 pub(crate) fn swatch(run: usize) -> String {
     format!(

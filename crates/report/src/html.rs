@@ -8,13 +8,53 @@ use crate::comparison::{Comparison, Run};
 use crate::units::Unit;
 use std::fmt::Write;
 
+mod data;
+mod detail;
 mod figures;
+mod pack;
+mod tenants;
 
-const CSS: &str = include_str!("html/page.css");
-const JS: &str = include_str!("html/page.js");
+pub use detail::{Detail, RunDetail};
 
-/// The page.
+const CSS: [&str; 2] = [include_str!("../assets/page.css"), include_str!("../assets/detail.css")];
+/// The scripts share one scope and leave nothing outside it.
+const JS: [&str; 7] = [
+    include_str!("../assets/summary.js"),
+    include_str!("../assets/data.js"),
+    include_str!("../assets/filter.js"),
+    include_str!("../assets/jobs.js"),
+    include_str!("../assets/gantt.js"),
+    include_str!("../assets/gantt_input.js"),
+    include_str!("../assets/start.js"),
+];
+
+/// The page, without single jobs.
 pub fn page(comparison: &Comparison) -> String {
+    assemble(comparison, &[String::new(), String::new(), String::new()])
+}
+
+/// The page, with tenants, a Gantt chart and a table of jobs; at most 15 MB.
+pub fn page_with(comparison: &Comparison, detail: &Detail<'_>) -> String {
+    let names: Vec<&str> = comparison.runs.iter().map(|run| run.policy.as_str()).collect();
+    let data = data::pack(detail, &names, data::BYTES_MAX);
+    let parts = [
+        tenants::section(comparison, detail),
+        detail::sections(comparison, &data.missing),
+        data.elements,
+    ];
+    assemble(comparison, &parts)
+}
+
+/// The figures of the page, each a file of its own: its name and its text.
+pub fn figures(comparison: &Comparison, detail: Option<&Detail<'_>>) -> Vec<(String, String)> {
+    let mut html = figures::distributions_of(comparison) + &figures::over_time(comparison);
+    if let Some(detail) = detail {
+        html.push_str(&tenants::section(comparison, detail));
+    }
+    crate::chart::standing_alone(&html, CSS[0])
+}
+
+fn assemble(comparison: &Comparison, [tenants, jobs, data]: &[String; 3]) -> String {
     let about = &comparison.about;
     let title = match comparison.runs.len() {
         1 => format!("{} on the {} workload", comparison.runs[0].policy, about.workload),
@@ -28,6 +68,8 @@ pub fn page(comparison: &Comparison) -> String {
         summary_table(comparison),
         figures::distributions_of(comparison),
         figures::over_time(comparison),
+        tenants.clone(),
+        jobs.clone(),
         policies(comparison),
         settings(comparison),
         definitions(),
@@ -37,11 +79,13 @@ pub fn page(comparison: &Comparison) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
-         <title>{title} – Trainyard</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n{}\n\
+         <title>{title} – Trainyard</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n{}\n\
          <footer>Made by trainyard {}. The same settings and seed give the same page, byte for byte.</footer>\n\
-         </main>\n<script>\n{JS}</script>\n</body>\n</html>\n",
+         </main>\n{data}<script>\n(() => {{\n\"use strict\";\n{}}})();\n</script>\n</body>\n</html>\n",
+        CSS.concat(),
         parts.concat(),
-        escape(&about.version)
+        escape(&about.version),
+        JS.concat()
     )
 }
 

@@ -9,12 +9,14 @@
 //! - [`fairness`]: finish-time fairness; [`groups`]: measures by tenant, type and size;
 //!   [`replicas`]: means over seeds, and who can be told apart.
 //! - [`curve`]: distributions and series, thinned out for drawing; [`html`], `chart`: the page.
+//! - [`timeline`]: who held which GPUs when; [`chrome_trace`]: the same for Perfetto.
 //! - [`jobs`]: one line for each job; [`text`]: stable text for golden tests.
 //!
 //! Nothing here opens a file or reads a clock: texts are returned or go to a `Write`, and the same runs give the
 //! same bytes.
 
 mod chart;
+pub mod chrome_trace;
 pub mod column;
 pub mod comparison;
 pub mod curve;
@@ -26,6 +28,7 @@ pub mod metrics;
 pub mod replicas;
 pub mod table;
 pub mod text;
+pub mod timeline;
 pub mod units;
 
 pub use comparison::{About, Comparison, Knows, Run, SCHEMA_VERSION};

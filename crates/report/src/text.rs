@@ -142,16 +142,17 @@ fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::timeline::Timeline;
     use std::sync::Arc;
     use trainyard_policies::compose::Selection;
     use trainyard_sim::{Options, simulate};
     use trainyard_types::{Cluster, Job, JobId, Work};
     use trainyard_workload::TraceJob;
 
-    #[test]
-    fn a_run_reads_as_text() {
+    /// Two gangs of the whole cluster, one after the other.
+    fn two(observer: &mut dyn Observer) -> (Workload, Arc<Cluster>, Outcome) {
         let mut workload = Workload::empty("two");
         for (index, seconds) in [(0, 60.0), (1, 30.0)] {
             let job = Job::simple(JobId(index), Time::from_secs_f64(f64::from(index)), 4);
@@ -163,8 +164,22 @@ mod tests {
         let pipeline = Selection::policy("fifo").build().expect("fifo exists");
         let options =
             Options { costs: "free".parse().expect("a cost model"), ..Options::default() };
+        let outcome = simulate(&workload, &cluster, pipeline, &options, observer);
+        (workload, cluster, outcome)
+    }
+
+    /// The same, with who held which GPUs.
+    pub(crate) fn two_jobs() -> (Workload, Arc<Cluster>, Outcome, Timeline) {
+        let mut timeline = Timeline::new(100);
+        let (workload, cluster, outcome) = two(&mut timeline);
+        timeline.close(outcome.ended);
+        (workload, cluster, outcome, timeline)
+    }
+
+    #[test]
+    fn a_run_reads_as_text() {
         let mut recorder = Recorder::default();
-        let outcome = simulate(&workload, &cluster, pipeline, &options, &mut recorder);
+        let (workload, _, outcome) = two(&mut recorder);
         assert_eq!(
             job_table(&workload, &outcome),
             "job  submitted  started  ended  how       restarts\n\

@@ -19,6 +19,9 @@ pub trait Observer {
     /// An action is about to be obeyed.
     fn action(&mut self, _at: Time, _action: &Action) {}
 
+    /// A job gave its GPUs back: it finished, failed, or was stopped and has saved.
+    fn released(&mut self, _at: Time, _job: JobId) {}
+
     /// Called now and then with the number of jobs that are over.
     fn progress(&mut self, _over: usize) {}
 }
@@ -224,7 +227,7 @@ impl<'a> Simulation<'a> {
             | Future::Stopped { .. }
             | Future::Started { .. } => {
                 for event in self.world.come(at, future) {
-                    self.engine.apply(at, event);
+                    self.pass_on(at, event, observer);
                 }
             }
         }
@@ -234,9 +237,20 @@ impl<'a> Simulation<'a> {
         for action in actions {
             observer.action(at, &action);
             for event in self.world.obey(at, action) {
-                self.engine.apply(at, event);
+                self.pass_on(at, event, observer);
             }
         }
+    }
+
+    /// Passes an event of the world on to the engine.
+    fn pass_on(&mut self, at: Time, event: Event, observer: &mut dyn Observer) {
+        if let Event::Stopped { job, .. }
+        | Event::Finished { job, .. }
+        | Event::Failed { job, .. } = event
+        {
+            observer.released(at, job);
+        }
+        self.engine.apply(at, event);
     }
 
     fn thinking_time(&self) -> Span {

@@ -6,10 +6,12 @@ use crate::experiment::{self, Done, Record};
 use crate::failure::Failure;
 use crate::given::{self, Given};
 use crate::options;
-use crate::output::Output;
+use crate::output::{Output, reason};
 use std::path::{Path, PathBuf};
 use trainyard_report::groups::{self, By, Group};
+use trainyard_report::html::{Detail, RunDetail};
 use trainyard_report::jobs::JobsCsv;
+use trainyard_report::timeline::INTERVALS_MAX;
 use trainyard_report::units::Unit;
 use trainyard_report::{About, Comparison, html, table};
 use trainyard_sim::Options;
@@ -26,7 +28,9 @@ pub fn run(args: &CompareArgs, output: &Output) -> Result<(), Failure> {
     let RunArgs { stages, world, out, .. } = &args.run;
     let (given, options) = prepare(&args.run)?;
     let entrants = choice::entrants(&args.policies, stages, world.semantics.semantics())?;
-    let results = experiment::run_all(&given, &entrants, &options, (out, Record::Nothing))?;
+    let has_page = report_path(out).is_some() || out.svg.is_some();
+    let record = if has_page { Record::Timeline(INTERVALS_MAX) } else { Record::Nothing };
+    let results = experiment::run_all(&given, &entrants, &options, (out, record))?;
     let (done, broken) = sorted_out(&entrants, results);
     let comparison = Comparison {
         about: about(&given, &args.run, &options),
@@ -35,8 +39,9 @@ pub fn run(args: &CompareArgs, output: &Output) -> Result<(), Failure> {
     let groups = grouped(&given, &done, out);
     print(&comparison, &groups, out, output)?;
     if let Some(path) = report_path(out) {
-        write_report(&comparison, &path, out, output)?;
+        write_report(&comparison, &detail(&given, &done), (&path, out), output)?;
     }
+    write_figures(&comparison, &detail(&given, &done), out, output)?;
     if let Some(path) = &out.jobs_out {
         write_jobs(&given, &done, path, output)?;
     }
@@ -100,16 +105,46 @@ pub fn headline(about: &About, seeds: &str) -> String {
 /// Writes the page, and says so to people.
 pub fn write_report(
     comparison: &Comparison,
-    path: &Path,
-    out: &OutArgs,
+    detail: &Detail<'_>,
+    (path, out): (&Path, &OutArgs),
     output: &Output,
 ) -> Result<(), Failure> {
-    let page = html::page(comparison);
+    let page = html::page_with(comparison, detail);
     output.write_file(path, |file| file.write_all(page.as_bytes()))?;
     if out.json || out.csv {
         return Ok(());
     }
     output.print(&format!("Report: {}\n", path.display()))
+}
+
+/// What the page shows of single jobs.
+pub fn detail<'a>(given: &'a Given, done: &'a [Done]) -> Detail<'a> {
+    let run = |one: &'a Done| RunDetail { outcome: &one.outcome, timeline: &one.timeline };
+    let runs = done.iter().map(run).collect();
+    Detail { workload: &given.workload, cluster: &given.cluster, runs }
+}
+
+/// Writes every figure to a file of its own, if asked to.
+pub fn write_figures(
+    comparison: &Comparison,
+    detail: &Detail<'_>,
+    out: &OutArgs,
+    output: &Output,
+) -> Result<(), Failure> {
+    let Some(folder) = &out.svg else { return Ok(()) };
+    let failed = |error: std::io::Error| {
+        let reason = reason(&error);
+        Failure::Operation(format!("{}: cannot be made: {reason}", folder.display()))
+    };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let figures = html::figures(comparison, Some(detail));
+    for (name, text) in &figures {
+        output.write_file(&folder.join(name), |file| file.write_all(text.as_bytes()))?;
+    }
+    if out.json || out.csv {
+        return Ok(());
+    }
+    output.print(&format!("Figures: {} in {}\n", figures.len(), folder.display()))
 }
 
 /// Writes what came of every job.

@@ -1,14 +1,16 @@
 //! `trainyard sim`: one policy, in full.
 
 use super::compare::{
-    about, conclude, grouped, headline, json_with, prepare, sorted_out, write_jobs, write_report,
+    about, conclude, detail, grouped, headline, json_with, prepare, sorted_out, write_figures,
+    write_jobs, write_report,
 };
 use crate::args::{RunArgs, SimArgs};
 use crate::choice;
 use crate::experiment::{self, Record};
 use crate::failure::Failure;
 use crate::output::Output;
-use trainyard_report::{Comparison, groups, table, text};
+use trainyard_report::timeline;
+use trainyard_report::{Comparison, chrome_trace, groups, table, text};
 
 /// Runs the command.
 pub fn run(args: &SimArgs, output: &Output) -> Result<(), Failure> {
@@ -16,7 +18,7 @@ pub fn run(args: &SimArgs, output: &Output) -> Result<(), Failure> {
     let (given, options) = prepare(&args.run)?;
     let entrant = choice::entrant_alone(&args.policy, stages, world.semantics.semantics())?;
     let entrants = [entrant];
-    let record = if args.log.is_some() { Record::Actions } else { Record::Nothing };
+    let record = recorded(args);
     let results = experiment::run_all(&given, &entrants, &options, (out, record))?;
     let (done, broken) = sorted_out(&entrants, results);
     let comparison = Comparison {
@@ -40,7 +42,13 @@ pub fn run(args: &SimArgs, output: &Output) -> Result<(), Failure> {
         }
     }
     if let Some(path) = out.report.as_ref().filter(|path| path.as_os_str() != "none") {
-        write_report(&comparison, path, out, output)?;
+        write_report(&comparison, &detail(&given, &done), (path, out), output)?;
+    }
+    write_figures(&comparison, &detail(&given, &done), out, output)?;
+    if let (Some(path), Some(one)) = (&args.chrome_trace, done.first()) {
+        output.write_file(path, |file| {
+            chrome_trace::write(file, (&given.workload, &given.cluster), &one.timeline)
+        })?;
     }
     if let Some(path) = &out.jobs_out {
         write_jobs(&given, &done, path, output)?;
@@ -50,4 +58,19 @@ pub fn run(args: &SimArgs, output: &Output) -> Result<(), Failure> {
         output.write_file(path, |file| file.write_all(log.as_bytes()))?;
     }
     conclude(&given, &done, broken)
+}
+
+/// What the files asked for need.
+fn recorded(args: &SimArgs) -> Record {
+    let most = match args.chrome_trace {
+        Some(_) => chrome_trace::INTERVALS_MAX,
+        None => timeline::INTERVALS_MAX,
+    };
+    let out = &args.run.out;
+    let drawn = args.chrome_trace.is_some() || out.report.is_some() || out.svg.is_some();
+    match (args.log.is_some(), drawn) {
+        (true, _) => Record::Everything(most),
+        (false, true) => Record::Timeline(most),
+        (false, false) => Record::Nothing,
+    }
 }

@@ -1,6 +1,7 @@
 //! Runs the program in an empty directory: text in, text out.
 
 mod bad_input;
+mod pictures;
 mod place;
 mod sweep;
 

@@ -1,3 +1,5 @@
+// Tables that sort and legends that hide runs.
+
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => head.querySelector("button")?.addEventListener("click", () => {
@@ -10,6 +12,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
     table.tBodies[0].append(...rows);
   }));
 }
+
 for (const button of document.querySelectorAll(".legend button")) {
   button.addEventListener("click", () => {
     const shown = button.getAttribute("aria-pressed") === "false";

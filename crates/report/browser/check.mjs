@@ -1,0 +1,230 @@
+// Opens two reports in Chromium and checks what a reader sees and feels.
+//   node check.mjs SMALL.html LARGE.html [FOLDER FOR SCREENSHOTS]
+
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const BOUNDS = { usable_ms: 2000, filter_ms: 200, longest_task_ms: 500 };
+const [small, large, folder = mkdtempSync(join(tmpdir(), "trainyard-report-"))] = process.argv.slice(2);
+if (!large) {
+  console.error("usage: node check.mjs SMALL.html LARGE.html [FOLDER]");
+  process.exit(2);
+}
+const failures = [];
+const figures = [];
+
+function check(holds, what) {
+  console.log(`${holds ? "ok  " : "FAIL"} ${what}`);
+  if (!holds) failures.push(what);
+}
+
+function bound(name, value, most) {
+  const rounded = Math.round(value * 10) / 10;
+  figures.push(`${name} ${rounded} ms`);
+  check(value <= most, `${name}: ${rounded} ms, at most ${most} ms`);
+}
+
+/** Opens a report; console errors and anything it asks the network for count as failures. */
+async function open(browser, path, options) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  const trouble = [];
+  page.on("console", message => message.type() === "error" && trouble.push(message.text()));
+  page.on("pageerror", error => trouble.push(String(error)));
+  page.on("request", request => !request.url().startsWith("file:") && trouble.push(`asked for ${request.url()}`));
+  await page.addInitScript(() => {
+    window.longTasks = [];
+    new PerformanceObserver(list => window.longTasks.push(...list.getEntries().map(entry => entry.duration)))
+      .observe({ type: "longtask", buffered: true });
+    const seen = new MutationObserver(() => {
+      if (document.querySelector("#jobs tbody tr[data-job]") && document.querySelector("svg polyline.curve")) {
+        seen.disconnect();
+        requestAnimationFrame(() => setTimeout(() => { window.usableAt = performance.now(); }, 0));
+      }
+    });
+    seen.observe(document, { childList: true, subtree: true });
+  });
+  await page.goto(pathToFileURL(resolve(path)).href);
+  await page.waitForFunction(() => document.documentElement.dataset.ready === "yes" && window.usableAt, null, { timeout: 20000 });
+  await settle(page);
+  return { page, trouble, close: () => context.close() };
+}
+
+const settle = page => page.evaluate(() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 60)))));
+const picture = page => page.evaluate(() => document.getElementById("gantt").toDataURL());
+
+/** By how much the page is wider than its window, and what sticks out of it. */
+const overflow = page => page.evaluate(() => {
+  const wide = document.documentElement.clientWidth;
+  const inScroller = one => one.closest(".scroll, .rows");
+  const out = [...document.querySelectorAll("main *")]
+    .filter(one => one.getBoundingClientRect().right > wide + 1 && !(inScroller(one) && inScroller(one) !== one));
+  return { by: document.documentElement.scrollWidth - wide, who: out.slice(0, 3).map(one => `${one.tagName}.${one.className}`).join(" ") };
+});
+
+/** Types a filter and measures until the table shows the answer. */
+function filterTime(page, text) {
+  return page.evaluate(value => new Promise(done => {
+    const input = document.getElementById("filter");
+    const start = performance.now();
+    input.value = value;
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+    requestAnimationFrame(() => setTimeout(() => done({
+      ms: performance.now() - start,
+      count: document.getElementById("filter-count").textContent,
+    }), 0));
+  }), text);
+}
+
+/** Each in turn must change what the chart shows. */
+async function checkChart(page, name) {
+  await page.locator("#gantt").scrollIntoViewIfNeeded();
+  await page.waitForTimeout(400);
+  const box = await page.locator("#gantt").boundingBox();
+  const middle = [box.x + box.width / 2, box.y + box.height / 3];
+  const acts = {
+    "the wheel": async () => { await page.mouse.move(...middle); await page.mouse.wheel(0, -400); },
+    "a drag": async () => {
+      await page.mouse.move(...middle);
+      await page.mouse.down();
+      await page.mouse.move(middle[0] - 120, middle[1], { steps: 5 });
+      await page.mouse.up();
+    },
+    "a button": () => page.click("#zoom-in"),
+    "a key": async () => { await page.focus("#gantt"); await page.keyboard.press("ArrowRight"); },
+    "show all": () => page.click("#zoom-all"),
+    "colour by tenant": () => page.selectOption("#colour", "tenant"),
+  };
+  for (const [act, run] of Object.entries(acts)) {
+    const before = await picture(page);
+    await run();
+    await settle(page);
+    check((await picture(page)) !== before, `${name}: ${act} changes the chart`);
+  }
+  await page.selectOption("#colour", "job");
+}
+
+/** Two fingers that move apart, as the browser itself sends them. */
+async function checkPinch(page, name) {
+  await page.evaluate(() => document.getElementById("gantt").scrollIntoView({ block: "center", behavior: "instant" }));
+  await settle(page);
+  const before = await picture(page);
+  const box = await page.locator("#gantt").boundingBox();
+  const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+  const session = await page.context().newCDPSession(page);
+  const touch = (type, apart) => session.send("Input.dispatchTouchEvent", {
+    type,
+    touchPoints: apart === null ? [] : [{ x: x - apart, y, id: 0 }, { x: x + apart, y, id: 1 }],
+  });
+  await touch("touchStart", 20);
+  for (const apart of [30, 45, 60, 80]) await touch("touchMove", apart);
+  await touch("touchEnd", null);
+  await settle(page);
+  check((await picture(page)) !== before, `${name}: a pinch changes the chart`);
+  check(await page.evaluate(() => visualViewport.scale === 1), `${name}: a pinch on the chart leaves the page alone`);
+}
+
+async function checkTable(page, name) {
+  const text = () => page.locator("#jobs tbody tr[data-job]").first().innerText();
+  await page.click("#jobs thead th:nth-child(9) button");
+  await page.click("#jobs thead th:nth-child(9) button");
+  const slowest = await text();
+  await page.evaluate(() => { document.getElementById("rows").scrollTop = 1e9; });
+  await settle(page);
+  check((await text()) !== slowest, `${name}: the table scrolls to its end`);
+  const before = await picture(page);
+  await page.locator("#jobs tbody tr[data-job]").nth(3).click();
+  await settle(page);
+  check((await picture(page)) !== before, `${name}: a click on a job shows it in the chart`);
+  check((await page.locator("#chosen").innerText()).includes("JCT"), `${name}: the chosen job is described`);
+  await page.focus("#rows");
+  await page.keyboard.press("Home");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await settle(page);
+  check((await page.locator("tr.chosen").count()) === 1, `${name}: a job is chosen by keys`);
+}
+
+async function checkLarge(browser) {
+  const { page, trouble, close } = await open(browser, large, { viewport: { width: 1280, height: 900 } });
+  bound("first rows and distributions", await page.evaluate(() => window.usableAt), BOUNDS.usable_ms);
+  let slowest = 0;
+  for (const text of ["gpus>=8", "gpus>=8 tenant:1", "99", "wait>1h -model:bert", "nothing-is-called-so", ""]) {
+    const { ms, count } = await filterTime(page, text);
+    slowest = Math.max(slowest, ms);
+    console.log(`     filter “${text}”: ${count}, ${ms.toFixed(1)} ms`);
+  }
+  bound("slowest filter", slowest, BOUNDS.filter_ms);
+  const wrong = await filterTime(page, "gpus>many");
+  check(wrong.count.includes("no number"), "large: a wrong filter says what is wrong");
+  await filterTime(page, "");
+  await checkChart(page, "large");
+  await checkTable(page, "large");
+  const runs = await page.locator("#policy option").count();
+  for (let run = runs - 1; run >= 0; run--) {
+    await page.selectOption("#policy", String(run));
+    await settle(page);
+  }
+  for (const column of [1, 2, 4, 8, 12]) await page.click(`#jobs thead th:nth-child(${column}) button`);
+  await page.locator("#h-gantt").scrollIntoViewIfNeeded();
+  await page.screenshot({ path: join(folder, "large-light.png") });
+  const longest = await page.evaluate(() => Math.max(0, ...window.longTasks));
+  bound("longest task", longest, BOUNDS.longest_task_ms);
+  check(trouble.length === 0, `large: nothing on the console ${trouble.join("; ")}`);
+  await close();
+}
+
+async function checkSmall(browser) {
+  const looks = {
+    light: { viewport: { width: 1280, height: 900 }, colorScheme: "light" },
+    dark: { viewport: { width: 1280, height: 900 }, colorScheme: "dark" },
+    phone: { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true, colorScheme: "light" },
+    "phone-dark": { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true, colorScheme: "dark", reducedMotion: "reduce" },
+  };
+  const papers = {};
+  for (const [name, options] of Object.entries(looks)) {
+    const { page, trouble, close } = await open(browser, small, options);
+    const wide = await overflow(page);
+    check(wide.by <= 0, `${name}: no sideways scrolling ${wide.by > 0 ? `(${wide.by} px, ${wide.who})` : ""}`);
+    papers[name] = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    if (name === "light") {
+      await checkChart(page, name);
+      await checkTable(page, name);
+      await page.click("#zoom-all");
+    }
+    if (name === "phone") {
+      await checkPinch(page, name);
+      await page.click("#zoom-all");
+      await page.locator("#gantt").scrollIntoViewIfNeeded();
+      await page.locator("#gantt").tap({ position: { x: 150, y: 60 } });
+    }
+    await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
+    const unnamed = await page.evaluate(() => [...document.querySelectorAll("button, select, input, canvas, svg[role=img]")]
+      .filter(one => !(one.textContent.trim() || one.ariaLabel || one.labels?.length || one.getAttribute("aria-labelledby"))).length);
+    check(unnamed === 0, `${name}: every control has a name`);
+    const leaked = await page.evaluate(() => ["JobTable", "Gantt", "unpack", "start"].filter(one => one in window));
+    check(leaked.length === 0, `${name}: no globals`);
+    check(trouble.length === 0, `${name}: nothing on the console ${trouble.join("; ")}`);
+    await close();
+  }
+  check(papers.light !== papers.dark, "dark and light differ");
+}
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+});
+try {
+  await checkLarge(browser);
+  await checkSmall(browser);
+} finally {
+  await browser.close();
+}
+console.log(`\n${figures.join(", ")}\nscreenshots: ${folder}`);
+if (failures.length) {
+  console.error(`\n${failures.length} checks failed:\n  ${failures.join("\n  ")}`);
+  process.exit(1);
+}
