@@ -7,7 +7,7 @@ mod policies;
 mod sim;
 mod trace;
 
-use crate::args::{ClusterCommand, Command, TraceCommand};
+use crate::args::{ClusterCommand, Command};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -20,7 +20,7 @@ pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Cluster(ClusterCommand::Check { cluster, json }) => {
             cluster::check(&cluster, json, output)
         }
-        Command::Trace(TraceCommand::Generate(args)) => trace::generate(&args, output),
+        Command::Trace(command) => trace::run(&command, output),
         Command::Completions { shell } => completions::run(shell, output),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`args`]: the command line; without a command, `compare` is meant.
 //! - `commands`: one file for each command.
-//! - [`given`], [`files`]: the cluster and the workload a run is given, from flags and files.
+//! - [`given`], [`files`], [`packing`]: the cluster and the workload a run is given, from flags and files.
 //! - [`choice`], [`options`], [`spec`]: policies, options and generator laws by name, with typed settings.
 //! - [`experiment`]: policies side by side on several threads.
 //! - [`output`], [`failure`]: what comes out, and the exit code.
@@ -16,6 +16,7 @@ mod files;
 mod given;
 mod options;
 mod output;
+mod packing;
 mod spec;
 
 use failure::Failure;

@@ -25,6 +25,7 @@ mod intake;
 pub mod laws;
 pub mod muri;
 mod reference;
+pub mod reshape;
 pub mod scenario;
 mod scenario_job;
 pub mod spec;

@@ -13,11 +13,13 @@ pub(crate) struct Bounded<R> {
     inner: R,
     line: u64,
     length: usize,
+    /// A carriage return was read, and what follows is not known yet.
+    holds_return: bool,
 }
 
 impl<R: BufRead> Bounded<R> {
     pub fn new(inner: R) -> Bounded<R> {
-        Bounded { inner, line: 1, length: 0 }
+        Bounded { inner, line: 1, length: 0, holds_return: false }
     }
 
     fn count(&mut self, used: usize) -> io::Result<()> {
@@ -49,12 +51,28 @@ pub(crate) fn too_long(line: u64, what: &str) -> InputError {
 }
 
 impl<R: BufRead> Read for Bounded<R> {
+    /// Without the carriage return before a line feed, so that lines are counted right under all line ends.
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let buffer = self.fill_buf()?;
-        let count = buffer.len().min(out.len());
-        out[..count].copy_from_slice(&buffer[..count]);
-        self.consume(count);
-        Ok(count)
+        if out.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            let held_back = std::mem::take(&mut self.holds_return);
+            let buffer = self.fill_buf()?;
+            if held_back && buffer.first() != Some(&b'\n') {
+                out[0] = b'\r';
+                return Ok(1);
+            }
+            let room = buffer.len().min(out.len());
+            let count = buffer[..room].iter().position(|byte| *byte == b'\r').unwrap_or(room);
+            if count > 0 || room == 0 {
+                out[..count].copy_from_slice(&buffer[..count]);
+                self.consume(count);
+                return Ok(count);
+            }
+            self.consume(1);
+            self.holds_return = true;
+        }
     }
 }
 

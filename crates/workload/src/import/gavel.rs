@@ -156,10 +156,13 @@ impl Line<'_> {
     }
 }
 
+/// A model, and its steps per second on V100s by number of GPUs.
+type Measured = (ModelId, Vec<(u32, f64)>);
+
 /// Models by job type, made when they are first met.
 #[derive(Default)]
 struct Models {
-    found: BTreeMap<String, Option<(ModelId, Vec<(u32, f64)>)>>,
+    found: BTreeMap<String, Option<Measured>>,
 }
 
 impl Models {
@@ -175,7 +178,7 @@ impl Models {
 }
 
 /// A model with the points of a job type, and its speeds on V100s by number of GPUs.
-fn measured(job_type: &str, sink: &mut Sink) -> Option<(ModelId, Vec<(u32, f64)>)> {
+fn measured(job_type: &str, sink: &mut Sink) -> Option<Measured> {
     let (mut points, mut rates) = (Vec::new(), Vec::new());
     for row in RATES.lines().skip(1) {
         let mut fields = row.split(',');

@@ -139,8 +139,7 @@ impl ImportReport {
         if cluster.nodes.is_empty() {
             return;
         }
-        let finite = |load: f64| Some(load).filter(|load| load.is_finite());
-        self.offered_load = finite(workload.offered_load(cluster));
+        self.offered_load = Some(workload.offered_load(cluster)).filter(|load| load.is_finite());
         self.load_by_type = loads(workload, cluster);
         let problems = workload.check(cluster);
         self.never_fit = problems.len() as u64;
