@@ -70,7 +70,8 @@ pub const FORMATS: &[Format] = &[
     Format {
         name: "csv",
         about: "our own, as CSV",
-        detect: |sniff| sniff.has_columns(&["id", "submit_s", "gpus"]),
+        // With a column missing or misspelt it is still ours, and the reader says what is wrong.
+        detect: |sniff| sniff.has_columns(&["submit_s"]) || sniff.has_columns(&["id", "gpus"]),
         piece: Piece::Line,
         read: own::read_csv,
     },

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod place;
+mod traces;
 
 use place::{Place, lines, words};
 use serde_json::Value;
