@@ -1,5 +1,7 @@
 //! The command line.
 
+pub mod trace;
+
 use crate::failure::{EXIT_CODES, Failure};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -20,7 +22,8 @@ Examples:
   trainyard compare --seeds 5 --generate jobs=2000        means and who can be told apart
   trainyard sweep --loads 0.5,0.8,1.1 --generate jobs=2000 --out runs
   trainyard policies tiresias                    what a policy is, knows and can be told
-  trainyard trace generate --jobs 5000 --load 0.9 --out jobs.csv";
+  trainyard trace generate --jobs 5000 --load 0.9 --out jobs.csv
+  trainyard trace import sacct.txt --out jobs.csv    the trace of your own cluster";
 
 /// A scheduler for deep-learning clusters: compare policies on a trace, simulate, look them up.
 ///
@@ -53,9 +56,9 @@ pub enum Command {
     /// Look at clusters.
     #[command(subcommand)]
     Cluster(ClusterCommand),
-    /// Make traces.
+    /// Make, import, check and reshape traces.
     #[command(subcommand)]
-    Trace(TraceCommand),
+    Trace(trace::TraceCommand),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  trainyard completions bash > ~/.local/share/bash-completion/completions/trainyard"
@@ -150,12 +153,12 @@ pub struct GivenArgs {
     /// The cluster: one line such as '16x8 a100, 4x4 t4', or a TOML file [default: 4x8 a100, 8x8 v100].
     #[arg(long, value_name = "LINE|FILE", env = "TRAINYARD_CLUSTER", hide_env_values = true)]
     pub cluster: Option<String>,
-    /// Jobs from a file, packed with gzip or not [default: an embedded workload].
+    /// Jobs from a file of any known format, packed or not [default: an embedded workload].
     #[arg(long, value_name = "FILE", conflicts_with = "generate")]
     pub trace: Option<PathBuf>,
     /// The format of the trace.
-    #[arg(long, value_enum, default_value_t = Format::Auto, requires = "trace")]
-    pub format: Format,
+    #[arg(long, value_name = "NAME", value_parser = trace::formats(), default_value = "auto", requires = "trace")]
+    pub format: String,
     /// Draw jobs by laws: key=value ..., such as jobs=2000 load=0.9 duration=gavel; see `trace generate --help`.
     #[arg(long, value_name = "KEY=VALUE", num_args = 0..)]
     pub generate: Option<Vec<String>>,
@@ -259,80 +262,6 @@ pub enum ClusterCommand {
         #[arg(long)]
         json: bool,
     },
-}
-
-/// `trace ...`.
-#[derive(Debug, Subcommand)]
-pub enum TraceCommand {
-    /// Draw a trace by laws of arrivals, durations and sizes.
-    #[command(after_help = crate::spec::LAWS_HELP)]
-    Generate(GenerateArgs),
-}
-
-/// `trace generate`.
-#[derive(Debug, Args)]
-pub struct GenerateArgs {
-    /// How many jobs.
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
-    pub jobs: Option<String>,
-    /// Arrivals so that this part of the cluster is asked for: 0.85 is 85 %.
-    #[arg(long, value_name = "PART", conflicts_with = "per_hour", allow_hyphen_values = true)]
-    pub load: Option<String>,
-    /// Arrivals: so many jobs an hour.
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
-    pub per_hour: Option<String>,
-    /// Durations: gavel, elasticflow, philly, log-normal:median=40m,sigma=1.5, ...
-    #[arg(long, value_name = "LAW")]
-    pub duration: Option<String>,
-    /// GPUs of a job: one, gavel, elasticflow, or weights 1:0.7,8:0.3.
-    #[arg(long, value_name = "LAW")]
-    pub size: Option<String>,
-    /// Models by name, drawn alike; `gavel-*` for all that begin so.
-    #[arg(long, value_name = "NAMES")]
-    pub models: Option<String>,
-    /// How many tenants.
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
-    pub tenants: Option<String>,
-    /// Any other law (repeatable): KEY=VALUE, such as daily=0.5 or deadline_share=0.2.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub sets: Vec<String>,
-    /// The seed of every draw.
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        default_value = "1",
-        env = "TRAINYARD_SEED",
-        hide_env_values = true,
-        allow_hyphen_values = true
-    )]
-    pub seed: String,
-    /// The cluster the load is meant for: a line or a TOML file [default: 4x8 a100, 8x8 v100].
-    #[arg(long, value_name = "LINE|FILE", env = "TRAINYARD_CLUSTER", hide_env_values = true)]
-    pub cluster: Option<String>,
-    /// Models of your own from a TOML file (repeatable).
-    #[arg(long, value_name = "FILE")]
-    pub profiles: Vec<PathBuf>,
-    /// Where the trace goes: .csv or .jsonl, with .gz to pack it [default: CSV on standard output].
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
-    /// Without --out, write JSON lines; with it, print what was written as JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Formats of traces.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// By the file's name and first line.
-    Auto,
-    /// Our own, as CSV.
-    Csv,
-    /// Our own, as JSON lines.
-    Jsonl,
-    /// Of the Tiresias simulator.
-    Tiresias,
-    /// Of the Muri simulator.
-    Muri,
 }
 
 /// What jobs are told apart by in a second table.

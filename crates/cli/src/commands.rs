@@ -10,7 +10,7 @@ mod sim;
 mod sweep;
 mod trace;
 
-use crate::args::{ClusterCommand, Command, TraceCommand};
+use crate::args::{ClusterCommand, Command};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -25,7 +25,7 @@ pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Cluster(ClusterCommand::Check { cluster, json }) => {
             cluster::check(&cluster, json, output)
         }
-        Command::Trace(TraceCommand::Generate(args)) => trace::generate(&args, output),
+        Command::Trace(command) => trace::run(&command, output),
         Command::Completions { shell } => completions::run(shell, output),
     }
 }

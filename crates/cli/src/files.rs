@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::output::reason;
-use flate2::read::MultiGzDecoder;
+use crate::packing::{Packing, unpacked};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
@@ -24,23 +24,24 @@ pub fn read_text(path: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// A file, unpacked if it is packed with gzip, whatever its name.
+/// A file, unpacked if it is packed with gzip, zstd or xz, whatever its name.
 pub fn open(path: &Path) -> Result<BufReader<Box<dyn Read>>, Failure> {
     if path.is_dir() {
         let fault = InputError::wrong(0, "", "a directory", "a file");
         return Err(Failure::file(path, "is a directory: expected a file".to_owned(), fault));
     }
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
-    let mut file = BufReader::new(file);
+    let mut file = BufReader::with_capacity(1 << 16, file);
     let begin = file.fill_buf().map_err(|error| unreadable(path, &error))?;
-    let is_packed = begin.starts_with(&[0x1f, 0x8b]);
-    let reader: Box<dyn Read> =
-        if is_packed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
+    let reader = unpacked(Packing::of(begin), file).map_err(|error| unreadable(path, &error))?;
     Ok(BufReader::with_capacity(1 << 16, reader))
 }
 
 /// A file that cannot be read, with the name that was perhaps meant.
 pub fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    if let Some(fault) = error.get_ref().and_then(|inner| inner.downcast_ref::<InputError>()) {
+        return Failure::input(path.display(), fault.clone());
+    }
     let (problem, expected) = match error.kind() {
         ErrorKind::NotFound => ("does not exist", "an existing file".to_owned()),
         ErrorKind::InvalidData => ("is not text", "text in UTF-8".to_owned()),

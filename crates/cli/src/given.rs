@@ -1,17 +1,16 @@
 //! The cluster and the jobs a run is given.
 
-use crate::args::{Format, GivenArgs};
+use crate::args::GivenArgs;
 use crate::failure::{BadInput, Failure};
 use crate::{files, options, spec};
-use std::io::BufRead;
+use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trainyard_profile::{Catalog, InputError, profile_file};
 use trainyard_types::{Cluster, Tenants};
 use trainyard_workload::embedded::{EMBEDDED_CLUSTER, embedded_spec};
-use trainyard_workload::{
-    Problem, ReadError, TraceContext, Workload, cluster, generate, muri, switches, tiresias, trace,
-};
+use trainyard_workload::import::{self, Format, ImportContext, Imported};
+use trainyard_workload::{Problem, ReadError, Workload, cluster, generate, switches};
 
 /// The cluster and the jobs of a run.
 pub struct Given {
@@ -32,7 +31,13 @@ pub fn load(args: &GivenArgs) -> Result<Given, Failure> {
         (None, None) => "the embedded workload".to_owned(),
     };
     let workload = match (&args.trace, &args.generate) {
-        (Some(path), _) => read_trace(path, args.format, (&cluster, tenants, catalog))?,
+        (Some(path), _) => {
+            let name = String::new();
+            let context = ImportContext { name, cluster: Some(&cluster), catalog, tenants };
+            let Imported { workload, report, .. } = read_trace(path, &args.format, context)?;
+            note_drops(path, &report);
+            workload
+        }
         (None, generate) => {
             let spec = match generate {
                 Some(pairs) => spec::read("--generate", seed, pairs.iter().map(String::as_str))?,
@@ -94,49 +99,51 @@ pub fn generate_for(
     generate(spec, catalog, cluster).map_err(|fault| Failure::input(source, fault))
 }
 
-fn read_trace(
+/// Reads a trace of any format; it is called after its file unless the context says otherwise.
+pub fn read_trace(
     path: &Path,
-    format: Format,
-    (cluster, tenants, catalog): (&Cluster, Tenants, Catalog),
-) -> Result<Workload, Failure> {
+    format: &str,
+    mut context: ImportContext<'_>,
+) -> Result<Imported, Failure> {
     let mut reader = files::open(path)?;
-    let name =
-        path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    let name = name.trim_end_matches(".csv").trim_end_matches(".jsonl").to_owned();
+    if context.name.is_empty() {
+        context.name = name_of(path);
+    }
     let begin = reader.fill_buf().map_err(|error| files::unreadable(path, &error))?;
-    let context = TraceContext { name: name.clone(), cluster, catalog, tenants: tenants.clone() };
-    let read = match actual_format(path, format, begin) {
-        Format::Auto | Format::Csv => trace::read_csv(reader, context),
-        Format::Jsonl => trace::read_jsonl(reader, context),
-        Format::Tiresias => {
-            tiresias::read(reader, &name).map(|workload| owned_by(workload, tenants))
+    let format = actual_format(format, begin).ok_or_else(|| match begin.is_empty() {
+        true => {
+            let fault = InputError::wrong(0, "", "an empty file", "a trace");
+            Failure::file(path, "is empty: expected a trace".to_owned(), fault)
         }
-        Format::Muri => {
-            let options = muri::MuriOptions::named(&name);
-            muri::read(reader, &options).map(|trace| owned_by(trace.workload, tenants))
-        }
-    };
-    read.map_err(|error| read_failed(path, error))
+        false => Failure::input(path.display(), import::unknown_format(begin)),
+    })?;
+    import::import(format, reader, context).map_err(|error| read_failed(path, error))
 }
 
-/// The format a file has, by its name and its first line, unless one is stated.
-fn actual_format(path: &Path, stated: Format, begin: &[u8]) -> Format {
-    if stated != Format::Auto {
-        return stated;
+/// The name of a file without what says how it is written and packed.
+fn name_of(path: &Path) -> String {
+    let name =
+        path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let mut name = name.as_str();
+    for ending in [".gz", ".zst", ".xz"] {
+        name = name.trim_end_matches(ending);
     }
-    let first = begin.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
-    let first = String::from_utf8_lossy(first);
-    let name = path.to_string_lossy();
-    let name = name.trim_end_matches(".gz");
-    if name.ends_with(".jsonl") || name.ends_with(".ndjson") || first.trim_start().starts_with('{')
-    {
-        Format::Jsonl
-    } else if first.contains("resource_time_0") {
-        Format::Muri
-    } else if first.contains("num_gpu") && first.contains("duration") {
-        Format::Tiresias
-    } else {
-        Format::Csv
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
+}
+
+/// The format that is stated, or the one that the first bytes show.
+fn actual_format(stated: &str, begin: &[u8]) -> Option<&'static Format> {
+    Format::named(stated).or_else(|| import::detect(begin)).filter(|_| !begin.is_empty())
+}
+
+/// Rows that were left out are said, so that nobody takes a part for the whole.
+fn note_drops(path: &Path, report: &import::ImportReport) {
+    if report.dropped_rows() > 0 {
+        let (dropped, rows, path) = (report.dropped_rows(), report.rows, path.display());
+        let text =
+            format!("{path}: {dropped} of {rows} rows give no job; see `trainyard trace check`");
+        // Nobody reads it: that is no failure.
+        let _ = writeln!(std::io::stderr(), "note: {text}");
     }
 }
 
@@ -194,7 +201,7 @@ fn refuse_problems(
             (label, "after", label.clone(), "jobs that do not wait for each other".to_owned())
         }
     };
-    let line = args.trace.as_ref().and_then(|path| line_of_job(path, args.format, label));
+    let line = args.trace.as_ref().and_then(|path| line_of_job(path, &args.format, label));
     let fault = InputError::wrong(line.unwrap_or(0), field, &value, expected);
     let more = match problems.len() - 1 {
         0 => String::new(),
@@ -209,10 +216,11 @@ fn refuse_problems(
 }
 
 /// The line of a trace that holds a job, found by reading it once more.
-fn line_of_job(path: &Path, format: Format, label: &str) -> Option<u64> {
+fn line_of_job(path: &Path, format: &str, label: &str) -> Option<u64> {
     let mut reader = files::open(path).ok()?;
     let begin = reader.fill_buf().ok()?;
-    if actual_format(path, format, begin) == Format::Jsonl {
+    let format = actual_format(format, begin)?;
+    if format.name == "jsonl" {
         let lines = reader.lines().map_while(Result::ok).zip(1..);
         let id =
             |text: &str| serde_json::from_str::<serde_json::Value>(text).ok()?.get("id").cloned();
@@ -225,7 +233,8 @@ fn line_of_job(path: &Path, format: Format, label: &str) -> Option<u64> {
             .find_map(|(text, line)| (name(id(&text)?) == label).then_some(line));
     }
     let mut table = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(reader);
-    let at = table.headers().ok()?.iter().position(|name| name == "id" || name == "job_id")?;
+    let at =
+        table.headers().ok()?.iter().position(|name| ["id", "job_id", "name"].contains(&name))?;
     let mut rows = table.records().map_while(Result::ok);
     rows.find(|row| row.get(at) == Some(label)).and_then(|row| Some(row.position()?.line()))
 }

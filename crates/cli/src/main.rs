@@ -2,7 +2,7 @@
 //!
 //! - [`args`]: the command line; without a command, `compare` is meant.
 //! - `commands`: one file for each command.
-//! - [`given`], [`files`]: the cluster and the workload a run is given, from flags and files.
+//! - [`given`], [`files`], [`packing`]: the cluster and the workload a run is given, from flags and files.
 //! - [`choice`], [`options`], [`spec`]: policies, options and generator laws by name, with typed settings.
 //! - [`seeds`]: several seeds from one text.
 //! - [`sweep`]: the runs of a sweep, each with a name that never changes.
@@ -19,6 +19,7 @@ mod files;
 mod given;
 mod options;
 mod output;
+mod packing;
 mod published;
 mod seeds;
 mod spec;

@@ -74,7 +74,7 @@ pub fn whole(flag: &str, text: &str, most: u64) -> Result<u64, Failure> {
 }
 
 /// A length of time above zero.
-fn span(flag: &str, text: &str) -> Result<Span, Failure> {
+pub fn span(flag: &str, text: &str) -> Result<Span, Failure> {
     let span = text.parse().ok().filter(|span| *span > Span::ZERO);
     let expected = "a length of time above 0, such as 90s, 5m, 1h30m or 2d";
     span.ok_or_else(|| Failure::flag(flag, text, expected))

@@ -177,7 +177,7 @@ impl Table {
         let given = GivenArgs {
             cluster: Some(self.cluster.clone()),
             trace: Some(data.join(&row.trace)),
-            format: ValueEnum::from_str(&self.format, true).map_err(|_| unknown(&self.format))?,
+            format: self.format.clone(),
             generate: None,
             profiles: Vec::new(),
             seed: "1".to_owned(),

@@ -1,7 +1,8 @@
 //! Jobs on their way from a text into a workload: names become ids, rows become an order.
 
 use crate::{TraceJob, Workload};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::Arc;
 use trainyard_profile::InputError;
@@ -15,7 +16,18 @@ pub enum ReadError {
     Input(#[from] InputError),
     /// The text could not be had.
     #[error("reading failed: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
+}
+
+impl From<io::Error> for ReadError {
+    /// A reader below may know exactly what is wrong; then that is what is said.
+    fn from(error: io::Error) -> ReadError {
+        let fault = error.get_ref().and_then(|inner| inner.downcast_ref::<InputError>());
+        match fault {
+            Some(fault) => ReadError::Input(fault.clone()),
+            None => ReadError::Io(error),
+        }
+    }
 }
 
 impl ReadError {
@@ -37,7 +49,7 @@ impl From<csv::Error> for ReadError {
             }
             csv::ErrorKind::Utf8 { .. } => ("bytes".to_owned(), "text in UTF-8".to_owned()),
             _ => match error.into_kind() {
-                csv::ErrorKind::Io(error) => return ReadError::Io(error),
+                csv::ErrorKind::Io(error) => return error.into(),
                 other => return ReadError::Io(io::Error::other(format!("{other:?}"))),
             },
         };
@@ -50,7 +62,7 @@ impl From<csv::Error> for ReadError {
 pub(crate) struct Intake {
     jobs: Vec<TraceJob>,
     /// Row by name; kept only from the first name that is not the row's number.
-    rows: Option<HashMap<String, u32>>,
+    rows: Option<FxHashMap<String, u32>>,
     /// Row, line and the names of the jobs it has to follow.
     after: Vec<(u32, u64, Vec<String>)>,
 }
@@ -65,10 +77,14 @@ impl Intake {
         if self.rows.is_none() && label != row.to_string() {
             self.rows = Some((0..row).map(|row| (row.to_string(), row)).collect());
         }
-        if let Some(rows) = &mut self.rows
-            && rows.insert(label.to_owned(), row).is_some()
-        {
-            return Err(InputError::wrong(line, "id", label, "an id that no earlier job has"));
+        if let Some(rows) = &mut self.rows {
+            match rows.entry(label.to_owned()) {
+                Entry::Vacant(free) => free.insert(row),
+                Entry::Occupied(_) => {
+                    let expected = "an id that no earlier job has";
+                    return Err(InputError::wrong(line, "id", label, expected));
+                }
+            };
         }
         self.jobs.push(job);
         Ok(())

@@ -3,7 +3,7 @@
 //! A [`Workload`] is a list of jobs with the truth about each that no policy may see.
 //! It comes from one of four places:
 //!
-//! - a trace: our own format as CSV or JSON lines ([`trace`]), or the formats of [`tiresias`] and [`muri`];
+//! - a trace: our own format as CSV or JSON lines ([`trace`]), or one of the formats of others ([`mod@import`]);
 //! - the seeded generator: a [`Spec`] of laws for arrivals, durations and sizes ([`generate()`]);
 //! - a scenario: a few lines that state a cluster, its jobs and what goes wrong ([`scenario`]);
 //! - the binary itself: [`embedded()`], for a newcomer who has nothing yet.
@@ -20,10 +20,12 @@ pub mod cluster;
 mod cluster_toml;
 pub mod embedded;
 pub mod generate;
+pub mod import;
 mod intake;
 pub mod laws;
 pub mod muri;
 mod reference;
+pub mod reshape;
 pub mod scenario;
 mod scenario_job;
 pub mod spec;

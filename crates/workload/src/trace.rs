@@ -64,9 +64,30 @@ impl<'a> TraceContext<'a> {
 
 /// Reads CSV.
 pub fn read_csv(reader: impl Read, context: TraceContext<'_>) -> Result<Workload, ReadError> {
+    Ok(csv_into(reader, RowReader::new(context))?.0)
+}
+
+/// Reads JSON lines.
+pub fn read_jsonl(reader: impl BufRead, context: TraceContext<'_>) -> Result<Workload, ReadError> {
+    Ok(jsonl_into(reader, RowReader::new(context))?.0)
+}
+
+/// Reads CSV for no cluster in particular: types and pools are taken as they are named, in a cluster without nodes.
+pub(crate) fn read_csv_open(reader: impl Read, context: TraceContext<'_>) -> OpenRead {
+    csv_into(reader, RowReader::open(context))
+}
+
+/// Reads JSON lines for no cluster in particular.
+pub(crate) fn read_jsonl_open(reader: impl BufRead, context: TraceContext<'_>) -> OpenRead {
+    jsonl_into(reader, RowReader::open(context))
+}
+
+/// The jobs, and the cluster with the types and pools they name if none was given.
+type OpenRead = Result<(Workload, Option<Cluster>), ReadError>;
+
+fn csv_into(reader: impl Read, mut rows: RowReader<'_>) -> OpenRead {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(reader);
     let columns = header(reader.headers()?)?;
-    let mut rows = RowReader::new(context);
     let mut intake = Intake::default();
     let mut record = csv::StringRecord::new();
     while reader.read_record(&mut record)? {
@@ -80,9 +101,7 @@ pub fn read_csv(reader: impl Read, context: TraceContext<'_>) -> Result<Workload
     finish(rows, intake)
 }
 
-/// Reads JSON lines.
-pub fn read_jsonl(reader: impl BufRead, context: TraceContext<'_>) -> Result<Workload, ReadError> {
-    let mut rows = RowReader::new(context);
+fn jsonl_into(reader: impl BufRead, mut rows: RowReader<'_>) -> OpenRead {
     let mut intake = Intake::default();
     let mut begun = false;
     for (index, text) in reader.lines().enumerate() {
@@ -187,9 +206,9 @@ fn take(row: &Row<'_>, rows: &mut RowReader<'_>, intake: &mut Intake) -> Result<
     Ok(())
 }
 
-fn finish(rows: RowReader<'_>, intake: Intake) -> Result<Workload, ReadError> {
+fn finish(rows: RowReader<'_>, intake: Intake) -> OpenRead {
     let TraceContext { name, catalog, tenants, .. } = rows.context;
     let mut workload = Workload { catalog, tenants, ..Workload::empty(&name) };
     intake.finish(&mut workload)?;
-    Ok(workload)
+    Ok((workload, rows.found))
 }

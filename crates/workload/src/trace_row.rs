@@ -1,7 +1,7 @@
 //! From one row of a trace to one job.
 
 use crate::TraceJob;
-use crate::cluster::kind_name;
+use crate::cluster::{add_kind, default_kind, kind_name};
 use crate::reference::Reference;
 use crate::trace::TraceContext;
 use crate::trace_columns::{COLUMN_COUNT, Column};
@@ -11,7 +11,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use trainyard_profile::{GENERIC, InputError, nearest};
 use trainyard_types::{
-    Class, GpuType, GroupId, Job, JobId, ModelId, PoolId, Span, TenantId, Time, Want, Work,
+    Class, Cluster, GpuKind, GpuType, GroupId, Job, JobId, ModelId, PoolId, Span, TenantId, Time,
+    Want, Work,
 };
 
 /// The values of one row as text; empty ones are `None`.
@@ -74,6 +75,8 @@ const GPUS_MAX: u32 = 1_000_000;
 /// What turns names into ids.
 pub(crate) struct RowReader<'a> {
     pub context: TraceContext<'a>,
+    /// In place of the context's cluster: one that gets the types and pools that rows name.
+    pub found: Option<Cluster>,
     reference: Reference,
     tenants: HashMap<String, TenantId>,
 }
@@ -83,7 +86,13 @@ impl<'a> RowReader<'a> {
         let reference = Reference::new(&context.catalog, context.cluster);
         let tenants =
             context.tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
-        RowReader { context, reference, tenants }
+        RowReader { context, found: None, reference, tenants }
+    }
+
+    /// For no cluster in particular.
+    pub fn open(context: TraceContext<'a>) -> RowReader<'a> {
+        let found = Some(context.cluster.clone());
+        RowReader { found, ..RowReader::new(context) }
     }
 
     /// One job, not yet numbered, and the names of the jobs it follows.
@@ -114,9 +123,18 @@ impl<'a> RowReader<'a> {
             }
             (Some(steps), None) => Ok(steps),
             (None, Some(0.0)) => Err(row.wrong(Column::Duration, "seconds, more than 0")),
+            (None, Some(_)) if self.found.is_some() && self.is_measured(job.model) => {
+                let expected = "`steps`, or a cluster (--cluster) that tells how long they take";
+                Err(row.wrong(Column::Duration, expected))
+            }
             (None, Some(seconds)) => Ok(self.reference.work_in(job.model, &job.want, seconds)),
             (None, None) => Err(row.wrong(Column::Steps, "either `steps` or `duration_s`")),
         }
+    }
+
+    /// Whether the speed of a model depends on what it runs on.
+    fn is_measured(&self, model: ModelId) -> bool {
+        self.context.catalog.get(model).name != GENERIC
     }
 
     fn tenant(&mut self, name: Option<&str>) -> TenantId {
@@ -129,7 +147,7 @@ impl<'a> RowReader<'a> {
         id
     }
 
-    fn want(&self, row: &Row<'_>) -> Result<Want, InputError> {
+    fn want(&mut self, row: &Row<'_>) -> Result<Want, InputError> {
         row.needed(Column::Gpus, "a whole number of GPUs")?;
         let mut want = Want::gpus(row.count(Column::Gpus, 1)?.unwrap_or(1));
         if let Some(least) = row.count(Column::GpusMin, 1)? {
@@ -153,7 +171,13 @@ impl<'a> RowReader<'a> {
         want.memory_mib_per_gpu = row.whole(Column::Memory, u32s)?.unwrap_or(0) as u32;
         want.nodes_max = row.whole(Column::NodesMax, u16s)?.unwrap_or(0) as u16;
         if let Some(name) = row.get(Column::Pool) {
-            let pools = &self.context.cluster.pools;
+            if let Some(found) = &mut self.found
+                && !found.pools.iter().any(|pool| pool == name)
+                && found.pools.len() < usize::from(u16::MAX)
+            {
+                found.pools.push(name.to_owned());
+            }
+            let pools = &self.found.as_ref().unwrap_or(self.context.cluster).pools;
             let index = pools.iter().position(|pool| pool == name).ok_or_else(|| {
                 let names = pools.iter().map(String::as_str);
                 InputError::unknown(row.line, Column::Pool.name(), name, names)
@@ -163,11 +187,19 @@ impl<'a> RowReader<'a> {
         Ok(want)
     }
 
-    fn kinds(&self, row: &Row<'_>) -> Result<SmallVec<[GpuType; 4]>, InputError> {
+    fn kinds(&mut self, row: &Row<'_>) -> Result<SmallVec<[GpuType; 4]>, InputError> {
         let mut kinds = SmallVec::new();
         for name in row.list(Column::Kinds) {
             let name = kind_name(row.line, Column::Kinds.name(), name)?;
-            let kind = self.context.cluster.kind(&name).ok_or_else(|| {
+            if let Some(found) = &mut self.found
+                && found.kind(&name).is_none()
+            {
+                let unknown =
+                    GpuKind { name: name.clone(), memory_mib: 0, price_per_hour: 0.0, watts: 0 };
+                add_kind(found, row.line, default_kind(&name).unwrap_or(unknown))?;
+            }
+            let cluster = self.found.as_ref().unwrap_or(self.context.cluster);
+            let kind = cluster.kind(&name).ok_or_else(|| {
                 let known = self.context.cluster.kinds.iter().map(|kind| kind.name.as_str());
                 InputError::unknown(row.line, Column::Kinds.name(), &name, known)
             })?;

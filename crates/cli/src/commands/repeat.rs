@@ -1,6 +1,6 @@
 //! `trainyard compare --seeds`: every policy with several seeds.
 
-use super::compare::{about, conclude, headline, sorted_out, write_jobs, write_report};
+use super::compare::{about, conclude, detail, headline, sorted_out, write_jobs, write_report};
 use crate::args::{CompareArgs, OutArgs, RunArgs};
 use crate::experiment::{self, Done, Record};
 use crate::failure::Failure;
@@ -36,7 +36,7 @@ pub fn run(args: &CompareArgs, text: &str, output: &Output) -> Result<(), Failur
             let runs = done.iter().map(|one| one.run.clone()).collect();
             let comparison = Comparison { about: about.clone(), runs };
             if let Some(path) = out.report.as_ref().filter(|path| path.as_os_str() != "none") {
-                write_report(&comparison, path, out, output)?;
+                write_report(&comparison, &detail(&given, &done), (path, out), output)?;
             }
             if let Some(path) = &out.jobs_out {
                 write_jobs(&given, &done, path, output)?;

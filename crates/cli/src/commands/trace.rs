@@ -1,21 +1,36 @@
-//! `trainyard trace generate`: a trace drawn by laws.
+//! `trainyard trace ...`: traces drawn by laws, imported, looked at and reshaped.
 
-use crate::args::GenerateArgs;
+mod look;
+mod reshaped;
+mod write;
+
+use crate::args::trace::{GenerateArgs, TraceCommand};
 use crate::failure::Failure;
 use crate::given::{generate_for, load_catalog, load_cluster};
 use crate::output::Output;
 use crate::{options, spec};
-use flate2::{Compression, GzBuilder};
 use serde_json::json;
-use std::io::{self, Write};
-use std::path::Path;
 use trainyard_report::SCHEMA_VERSION;
 use trainyard_report::units::{Unit, span_text};
-use trainyard_types::Cluster;
-use trainyard_workload::{Workload, trace};
+use trainyard_workload::trace;
+use write::{form_of, write};
+
+/// Does what a command of `trace` says.
+pub fn run(command: &TraceCommand, output: &Output) -> Result<(), Failure> {
+    match command {
+        TraceCommand::Generate(args) => generate(args, output),
+        TraceCommand::Import(args) => look::import(args, output),
+        TraceCommand::Check(args) => look::check(args, output),
+        TraceCommand::Stats(args) => look::stats(args, output),
+        TraceCommand::Sample(args) => reshaped::sample(args, output),
+        TraceCommand::Slice(args) => reshaped::slice(args, output),
+        TraceCommand::ScaleLoad(args) => reshaped::scale_load(args, output),
+        TraceCommand::Anonymise(args) => reshaped::anonymise(args, output),
+    }
+}
 
 /// Draws a trace and writes it.
-pub fn generate(args: &GenerateArgs, output: &Output) -> Result<(), Failure> {
+fn generate(args: &GenerateArgs, output: &Output) -> Result<(), Failure> {
     let seed = options::whole("--seed", &args.seed, options::SEED_MAX)?;
     let pairs = pairs(args);
     let spec = spec::read("trace generate", seed, pairs.iter().map(String::as_str))?;
@@ -68,48 +83,4 @@ fn pairs(args: &GenerateArgs) -> Vec<String> {
     let mut pairs: Vec<String> = given.map(|(key, value)| format!("{key}={value}")).collect();
     pairs.extend(args.sets.iter().cloned());
     pairs
-}
-
-/// How a trace is written.
-#[derive(Copy, Clone)]
-struct Form {
-    is_json: bool,
-    is_packed: bool,
-}
-
-fn form_of(path: &Path) -> Result<Form, Failure> {
-    let name = path.to_string_lossy();
-    let is_packed = name.ends_with(".gz");
-    let name = name.trim_end_matches(".gz");
-    match name.rsplit_once('.').map(|(_, extension)| extension) {
-        Some("csv") => Ok(Form { is_json: false, is_packed }),
-        Some("jsonl" | "ndjson") => Ok(Form { is_json: true, is_packed }),
-        // A device or a pipe has no extension.
-        _ if path.exists() && !path.is_file() && !path.is_dir() => {
-            Ok(Form { is_json: false, is_packed })
-        }
-        _ => {
-            let expected = "a name that ends in .csv or .jsonl, with .gz to pack it";
-            Err(Failure::flag("--out", &path.display().to_string(), expected))
-        }
-    }
-}
-
-fn write(
-    workload: &Workload,
-    cluster: &Cluster,
-    form: Form,
-    file: &mut dyn Write,
-) -> io::Result<()> {
-    let plain = |out: &mut dyn Write| match form.is_json {
-        true => trace::write_jsonl(workload, cluster, out),
-        false => trace::write_csv(workload, cluster, out),
-    };
-    if !form.is_packed {
-        return plain(file);
-    }
-    // No time stamp, so that the same trace gives the same bytes.
-    let mut packed = GzBuilder::new().mtime(0).write(file, Compression::default());
-    plain(&mut packed)?;
-    packed.finish().map(|_| ())
 }

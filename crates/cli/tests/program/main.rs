@@ -4,6 +4,7 @@ mod bad_input;
 mod pictures;
 mod place;
 mod sweep;
+mod traces;
 
 use place::{Place, lines, words};
 use serde_json::Value;

@@ -1,0 +1,218 @@
+//! Gavel (OSDI 2020) and Shockwave (NSDI 2023): `.trace`, one job in a line, fields separated by tabs.
+//!
+//! Gavel has ten fields: job type, command, directory, steps flag, needs data (0 or 1), steps, GPUs, weight,
+//! service-level factor (-1 is none), arrival in seconds. The old form has seven: job type, command, steps flag, needs
+//! data, steps, arrival, GPUs. Shockwave has twelve: Gavel's with the batch-size mode (`static`, `accordion`, `gns`)
+//! before the weight and the duration in seconds before the arrival.
+//! Work is the steps at the speeds that Gavel measured (`data/gavel_rates.csv`, K80, P100, V100, packed), so that the
+//! reference is a V100 unless a cluster is given. A job type without measured speeds is dropped, in Shockwave it
+//! keeps its duration. A service-level factor becomes a deadline: arrival and factor times the length on a V100.
+//! Ids are the numbers of the lines from 0. Modes are counted in the report; that batch sizes grow while a job runs is
+//! deliberately absent.
+
+use super::Skip;
+use super::sink::{Draft, Sink};
+use super::table::{SECONDS_MAX, is_unknown, whole_gpus};
+use crate::ReadError;
+use std::collections::BTreeMap;
+use std::io::BufRead;
+use std::ops::RangeInclusive;
+use trainyard_profile::{InputError, ModelProfile, Point};
+use trainyard_types::{ModelId, Time, Work};
+
+const RATES: &str = include_str!("../../data/gavel_rates.csv");
+const KINDS: [&str; 3] = ["k80", "p100", "v100"];
+const SOURCE: &str = "Gavel (OSDI 2020), simulation_throughputs.json of its repository, MIT";
+
+/// Where the fields of a form stand; `usize::MAX` for those it does not have.
+struct Form {
+    count: usize,
+    steps: usize,
+    gpus: usize,
+    weight: usize,
+    factor: usize,
+    arrival: usize,
+    mode: usize,
+    duration: usize,
+}
+
+const NONE: usize = usize::MAX;
+const NEW: Form = Form {
+    count: 10,
+    steps: 5,
+    gpus: 6,
+    weight: 7,
+    factor: 8,
+    arrival: 9,
+    mode: NONE,
+    duration: NONE,
+};
+const OLD: Form = Form {
+    count: 7,
+    steps: 4,
+    gpus: 6,
+    weight: NONE,
+    factor: NONE,
+    arrival: 5,
+    mode: NONE,
+    duration: NONE,
+};
+const SHOCKWAVE: Form =
+    Form { count: 12, steps: 5, gpus: 6, weight: 8, factor: 9, arrival: 11, mode: 7, duration: 10 };
+
+pub(crate) fn read(reader: &mut dyn BufRead, sink: &mut Sink) -> Result<(), ReadError> {
+    read_lines(reader, sink, &[&NEW, &OLD])
+}
+
+pub(crate) fn read_shockwave(reader: &mut dyn BufRead, sink: &mut Sink) -> Result<(), ReadError> {
+    read_lines(reader, sink, &[&SHOCKWAVE])
+}
+
+fn read_lines(reader: &mut dyn BufRead, sink: &mut Sink, forms: &[&Form]) -> Result<(), ReadError> {
+    sink.measured_on("v100");
+    let mut models = Models::default();
+    let (mut text, mut line) = (String::new(), 0);
+    loop {
+        text.clear();
+        if reader.read_line(&mut text)? == 0 {
+            return Ok(());
+        }
+        line += 1;
+        if text.trim().is_empty() {
+            continue;
+        }
+        let fields: Vec<&str> = text.trim_end().split('\t').map(str::trim).collect();
+        let Some(form) = forms.iter().find(|form| form.count == fields.len()) else {
+            let counts: Vec<String> = forms.iter().map(|form| form.count.to_string()).collect();
+            let expected = format!("{} fields separated by tabs", counts.join(" or "));
+            let value = format!("{} fields", fields.len());
+            return Err(InputError::wrong(line, "", &value, expected).into());
+        };
+        let line_of = Line { line, fields: &fields, form };
+        let draft = line_of.draft(sink, &mut models);
+        sink.take(line, draft)?;
+    }
+}
+
+struct Line<'a> {
+    line: u64,
+    fields: &'a [&'a str],
+    form: &'a Form,
+}
+
+impl Line<'_> {
+    fn number(
+        &self,
+        (at, name): (usize, &str),
+        range: RangeInclusive<f64>,
+    ) -> Result<Option<f64>, InputError> {
+        let Some(text) = self.fields.get(at).filter(|text| !is_unknown(text)) else {
+            return Ok(None);
+        };
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.map(Some).ok_or_else(|| {
+            let expected = format!("a number from {} to {}", range.start(), range.end());
+            InputError::wrong(self.line, name, text, expected)
+        })
+    }
+
+    fn draft(&self, sink: &mut Sink, models: &mut Models) -> Result<Draft<'static>, Skip> {
+        let form = self.form;
+        let gpus = self.number((form.gpus, "scale_factor"), 0.0..=1e6)?;
+        let gpus = gpus.and_then(whole_gpus).ok_or_else(|| {
+            InputError::wrong(self.line, "scale_factor", self.fields[form.gpus], "a whole number")
+        })?;
+        let steps = self.number((form.steps, "total_steps"), 0.0..=1e18)?;
+        let steps = steps.ok_or_else(|| Skip::missing("total_steps"))?;
+        let arrival = self.number((form.arrival, "arrival"), 0.0..=SECONDS_MAX)?;
+        let arrival = arrival.ok_or_else(|| Skip::missing("arrival"))?;
+        let duration = self.number((form.duration, "duration"), 0.0..=SECONDS_MAX)?;
+        let mut draft = Draft::new((self.line - 1).to_string(), arrival, (gpus, steps))?;
+        let seconds = match models.find(self.fields[0], gpus, sink) {
+            Some((model, rate)) => {
+                draft.job.model = model;
+                steps / rate
+            }
+            None => {
+                let unknown = || Skip::because("the speed of its job type is not known");
+                let seconds = duration.ok_or_else(unknown)?;
+                sink.note_missing(self.line, "the speed of its job type; its duration is used");
+                draft.work = Work(seconds);
+                seconds
+            }
+        };
+        if let Some(weight) = self.number((form.weight, "priority_weight"), 0.0..=1e9)? {
+            draft.job.weight = if weight > 0.0 { weight } else { 1.0 };
+        }
+        let factor = self.number((form.factor, "SLO"), -1.0..=1e9)?.filter(|factor| *factor > 0.0);
+        if let Some(factor) = factor {
+            let deadline = (arrival + factor * seconds).min(SECONDS_MAX);
+            draft.job.worth = vec![(Time::from_secs_f64(deadline), 1.0)];
+        }
+        if let Some(mode) = self.fields.get(form.mode) {
+            sink.note_end(self.line, &format!("mode {mode}"));
+        }
+        Ok(draft)
+    }
+}
+
+/// A model, and its steps per second on V100s by number of GPUs.
+type Measured = (ModelId, Vec<(u32, f64)>);
+
+/// Models by job type, made when they are first met.
+#[derive(Default)]
+struct Models {
+    found: BTreeMap<String, Option<Measured>>,
+}
+
+impl Models {
+    /// The model of a job type, and its steps per second on so many V100s.
+    fn find(&mut self, job_type: &str, gpus: u32, sink: &mut Sink) -> Option<(ModelId, f64)> {
+        if !self.found.contains_key(job_type) {
+            self.found.insert(job_type.to_owned(), measured(job_type, sink));
+        }
+        let (model, rates) = self.found.get(job_type)?.as_ref()?;
+        let rate = rates.iter().rev().find(|(size, _)| *size <= gpus).or(rates.first())?;
+        Some((*model, rate.1))
+    }
+}
+
+/// A model with the points of a job type, and its speeds on V100s by number of GPUs.
+fn measured(job_type: &str, sink: &mut Sink) -> Option<Measured> {
+    let (mut points, mut rates) = (Vec::new(), Vec::new());
+    for row in RATES.lines().skip(1) {
+        let mut fields = row.split(',');
+        if fields.next() != Some(job_type) {
+            continue;
+        }
+        let gpus: u32 = fields.next()?.parse().ok()?;
+        for (kind, rate) in KINDS.iter().zip(fields) {
+            let rate: f64 = rate.parse().ok()?;
+            // Zero stands for a model that does not fit into the memory.
+            if rate > 0.0 {
+                points.push(Point { kind: (*kind).to_owned(), gpus, nodes: 1, rate });
+                if *kind == "v100" {
+                    rates.push((gpus, rate));
+                }
+            }
+        }
+    }
+    if rates.is_empty() {
+        return None;
+    }
+    let name = model_name(job_type);
+    let model = sink.model(&name).unwrap_or_else(|| {
+        let source = format!("{SOURCE}: {job_type}");
+        sink.add_model(ModelProfile { points, ..ModelProfile::named(&name, &source) })
+    });
+    Some((model, rates))
+}
+
+/// `ResNet-50 (batch size 64)` becomes `gavel-resnet50-b64`, as in the catalog.
+fn model_name(job_type: &str) -> String {
+    let (model, batch) = match job_type.split_once(" (batch size ") {
+        Some((model, batch)) => (model, format!("-b{}", batch.trim_end_matches(')'))),
+        None => (job_type, String::new()),
+    };
+    format!("gavel-{}{batch}", model.to_lowercase().replace(['-', ' '], ""))
+}

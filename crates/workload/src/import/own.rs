@@ -1,0 +1,68 @@
+//! Formats that have readers of their own: ours, and those of the Tiresias and Muri simulators.
+//!
+//! In these nothing is dropped: a row that cannot be used is an error.
+//! Durations are those of the trace; models of the simulators are steady, with the skew of their tensors.
+
+use super::Sink;
+use crate::{ReadError, TraceContext, Workload, muri, tiresias, trace};
+use std::io::BufRead;
+use std::sync::Arc;
+
+pub(crate) fn read_csv(reader: &mut dyn BufRead, sink: &mut Sink) -> Result<(), ReadError> {
+    read_own(sink, |context, is_open| match is_open {
+        true => trace::read_csv_open(reader, context),
+        false => trace::read_csv(reader, context).map(|workload| (workload, None)),
+    })
+}
+
+pub(crate) fn read_jsonl(reader: &mut dyn BufRead, sink: &mut Sink) -> Result<(), ReadError> {
+    read_own(sink, |context, is_open| match is_open {
+        true => trace::read_jsonl_open(reader, context),
+        false => trace::read_jsonl(reader, context).map(|workload| (workload, None)),
+    })
+}
+
+type Read = (Workload, Option<trainyard_types::Cluster>);
+
+fn read_own(
+    sink: &mut Sink,
+    read: impl FnOnce(TraceContext<'_>, bool) -> Result<Read, ReadError>,
+) -> Result<(), ReadError> {
+    let (known, cluster, is_closed) = sink.ground();
+    let context = TraceContext {
+        name: known.name.clone(),
+        cluster,
+        catalog: known.catalog.clone(),
+        tenants: known.tenants.clone(),
+    };
+    let (workload, found) = read(context, !is_closed)?;
+    sink.take_whole(workload, found);
+    Ok(())
+}
+
+pub(crate) fn read_tiresias(reader: &mut dyn BufRead, sink: &mut Sink) -> Result<(), ReadError> {
+    let workload = tiresias::read(reader, &sink.ground().0.name)?;
+    take_owned(workload, sink);
+    Ok(())
+}
+
+pub(crate) fn read_muri(reader: &mut dyn BufRead, sink: &mut Sink) -> Result<(), ReadError> {
+    let options = muri::MuriOptions::named(&sink.ground().0.name);
+    let workload = muri::read(reader, &options)?.workload;
+    take_owned(workload, sink);
+    Ok(())
+}
+
+/// Gives the jobs to the tenants that are declared; these formats name none, so all belong to the first.
+fn take_owned(mut workload: Workload, sink: &mut Sink) {
+    let mut declared = sink.ground().0.tenants.clone();
+    let names: Vec<String> =
+        workload.tenants.iter().map(|(_, tenant)| tenant.name.clone()).collect();
+    let ids: Vec<_> = names.iter().map(|name| declared.intern(name)).collect();
+    for one in &mut workload.jobs {
+        let job = Arc::make_mut(&mut one.job);
+        job.tenant = ids[job.tenant.index()];
+    }
+    workload.tenants = declared;
+    sink.take_whole(workload, None);
+}

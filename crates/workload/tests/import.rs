@@ -1,0 +1,258 @@
+//! Importers: rows made by documented schemas, files at hand, and bytes that mean nothing.
+
+use proptest::prelude::*;
+use std::io::Read;
+use std::path::PathBuf;
+use trainyard_types::{Cluster, Span, Time};
+use trainyard_workload::import::{
+    FORMATS, Format, ImportContext, Imported, PIECE_MAX, detect, import, import_any,
+};
+
+fn read(text: &str) -> Imported {
+    import_any(text.as_bytes(), ImportContext::new("t", None)).expect("a trace")
+}
+
+fn refused(text: &str) -> String {
+    import_any(text.as_bytes(), ImportContext::new("t", None)).expect_err("a fault").to_string()
+}
+
+/// Format, rows, kept, dropped by reason, and each job as `id submit gpus work`.
+fn summary(imported: &Imported) -> String {
+    let report = &imported.report;
+    let mut text = format!("{} {} {}", report.format, report.rows, report.kept);
+    for count in &report.dropped {
+        text += &format!("; {} {} @{}", count.rows, count.what, count.first_line);
+    }
+    for one in &imported.workload.jobs {
+        let job = &one.job;
+        let label = imported.workload.label(job.id);
+        let seconds = job.submitted.as_secs_f64();
+        text +=
+            &format!("\n{label} {seconds} {}x{} {}", job.want.gpus, job.want.permille, one.work.0);
+    }
+    text
+}
+
+const PHILLY: &str = r#"[
+{"status":"Pass","vc":"6214e9","jobid":"a1","user":"u","submitted_time":"2017-10-09 07:00:00",
+ "attempts":[{"start_time":"2017-10-09 07:01:00","end_time":"2017-10-09 07:02:00","detail":[{"ip":"m1","gpus":["g0","g1"]}]},
+             {"start_time":"2017-10-09 07:03:00","end_time":"2017-10-09 07:04:30","detail":[{"ip":"m1","gpus":["g0"]},{"ip":"m2","gpus":["g3"]}]}]},
+{"status":"Killed","vc":"11cb48","jobid":"a2","submitted_time":"2017-10-09 07:00:10","attempts":[]},
+{"status":"Failed","vc":"11cb48","jobid":"a3","submitted_time":"2017-10-09 07:00:20 PDT",
+ "attempts":[{"start_time":"2017-10-09 08:00:00","end_time":"None","detail":[]}]},
+{"status":"Failed","vc":"11cb48","jobid":"a4","submitted_time":"None","attempts":[]}
+]"#;
+
+#[test]
+fn philly_sums_attempts_and_counts_gpus_in_their_details() {
+    assert_eq!(
+        summary(&read(PHILLY)),
+        "philly 4 1; 1 it was never attempted @5; 1 no attempt has both a start and an end @6; \
+         1 `submitted_time` is missing @8\na1 0 2x1000 150"
+    );
+}
+
+#[test]
+fn helios_and_acme_differ_in_their_zones() {
+    let helios = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n\
+        1,u1,vcA,8,64,1,COMPLETED,2020-04-01 00:00:00,2020-04-01 00:01:00,2020-04-01 01:01:00,3600,60\n\
+        2,u1,vcA,0,4,1,COMPLETED,2020-04-01 00:00:05,2020-04-01 00:01:00,2020-04-01 01:01:00,3600,60\n\
+        3,u2,vcB,1,4,1,CANCELLED,2020-04-01 00:00:10,None,2020-04-01 00:02:00,,\n\
+        4,u2,vcB,1,4,1,FAILED,2020-04-01 00:00:20,2020-04-01 00:01:00,2020-04-01 00:01:30,,20\n";
+    let imported = read(helios);
+    assert_eq!(
+        summary(&imported),
+        "helios 4 2; 1 it asks for no GPU @3; 1 it never started @4\n1 0 8x1000 3600\n4 20 1x1000 30"
+    );
+    assert_eq!(imported.report.first, "2020-03-31 16:00:00 UTC");
+    let acme = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n\
+        a,u,1,8,128,Pretrain,COMPLETED,2023-03-01 08:00:00+08:00,2023-03-01 08:00:10+08:00,2023-03-01 08:10:10+08:00,600,10,4800\n\
+        b,u,1,8,128,Evaluation,FAILED,2023-03-01 00:01:00+00:00,2023-03-01 00:02:00+00:00,2023-03-01 00:03:00+00:00,,60,480\n";
+    assert_eq!(summary(&read(acme)), "acme 2 2\na 0 8x1000 600\nb 60 8x1000 60");
+}
+
+#[test]
+fn pai_tasks_have_shares_and_no_header() {
+    let text = "j1,worker,2,Terminated,100.0,160.0,600.0,29.0,25.0,T4\n\
+        j2,ps,1,Terminated,110.0,150.0,600.0,29.0,,\n\
+        j3,worker,1,Failed,120.0,,600.0,29.0,200.0,MISC\n\
+        j3,chief,1,Failed,120.0,130.0,600.0,29.0,200.0,V100\n";
+    assert_eq!(
+        summary(&read(text)),
+        "pai2020 4 2; 1 it asks for no GPU @2; 1 `end_time` is missing @3\n\
+         j1/worker 100 2x250 60\nj3/chief 120 2x1000 10"
+    );
+}
+
+#[test]
+fn sacct_knows_gpus_steps_and_jobs_that_never_ran() {
+    let text = "JobIDRaw|User|Account|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqTRES|AllocTRES\n\
+        7|u|lab|COMPLETED|2024-05-01T10:00:00|2024-05-01T10:01:00|2024-05-01T10:11:00|600|60|cpu=8,gres/gpu=2|cpu=8,gres/gpu:a100=2,gres/gpu=2\n\
+        7.batch|||COMPLETED|2024-05-01T10:01:00|2024-05-01T10:01:00|2024-05-01T10:11:00|600|||cpu=8\n\
+        8|u|lab|CANCELLED by 3|2024-05-01T10:00:00|Unknown|2024-05-01T10:00:30|0|60|cpu=8,gres/gpu=2|\n\
+        9|u|lab|TIMEOUT|2024-05-01T10:00:30|2024-05-01T10:01:00|2024-05-01T11:01:00|3600|60|gres/gpu=1|gres/gpu=1\n\
+        10|u|lab|RUNNING|2024-05-01T10:00:40|2024-05-01T10:01:00|Unknown|3600|60|gres/gpu=1|gres/gpu=1\n";
+    let imported = read(text);
+    assert_eq!(
+        summary(&imported),
+        "sacct 4 2; 1 it never started @4; 1 it is not over yet @6\n7 0 2x1000 600\n9 30 1x1000 3600"
+    );
+    assert_eq!(imported.cluster.kinds[0].name, "a100");
+    assert_eq!(imported.workload.jobs[0].job.run_max, Some(Span::secs(3600)));
+    let json = r#"{"meta":{"x":[1]},"jobs":[{"job_id":7,"account":"lab","state":{"current":["COMPLETED"]},
+        "time":{"submission":1714557600,"start":1714557660,"end":1714558260,"elapsed":600,"limit":{"set":true,"number":60}},
+        "tres":{"allocated":[{"type":"gres","name":"gpu","count":2}]}},
+        {"job_id":8,"state":{"current":["PENDING"]},"time":{},"tres":{"requested":[{"type":"gres","name":"gpu","count":2}]}}],"errors":[]}"#;
+    assert_eq!(summary(&read(json)), "sacct-json 2 1; 1 it is not over yet @4\n7 0 2x1000 600");
+}
+
+#[test]
+fn kubernetes_lists_hold_jobs_and_workloads() {
+    let text = r#"{"apiVersion":"v1","kind":"List","items":[
+        {"kind":"Workload","metadata":{"name":"w","namespace":"ml","creationTimestamp":"2024-05-01T10:00:00Z"},
+         "spec":{"queueName":"team","podSets":[{"count":4,"template":{"spec":{"containers":[{"resources":{"requests":{"nvidia.com/gpu":"8"}}}]}}}]},
+         "status":{"conditions":[{"type":"Admitted","status":"True","lastTransitionTime":"2024-05-01T10:05:00Z"},
+                                 {"type":"Finished","status":"True","lastTransitionTime":"2024-05-01T11:05:00Z"}]}},
+        {"kind":"Job","metadata":{"name":"j","namespace":"ml","creationTimestamp":"2024-05-01T10:00:30Z"},
+         "spec":{"parallelism":2,"template":{"spec":{"containers":[{"resources":{"limits":{"nvidia.com/gpu":1}}}]}}},
+         "status":{"startTime":"2024-05-01T10:01:00Z","completionTime":"2024-05-01T10:02:00Z"}},
+        {"kind":"Job","metadata":{"name":"cpu","creationTimestamp":"2024-05-01T10:00:30Z"},"spec":{"template":{"spec":{"containers":[{}]}}}}
+        ]}"#;
+    assert_eq!(
+        summary(&read(text)),
+        "kubernetes 3 2; 1 it asks for no GPU @9\nml/w 0 32x1000 3600\nml/j 30 2x1000 60"
+    );
+}
+
+#[test]
+fn swf_takes_processors_for_gpus() {
+    let text = "; UnixStartTime: 1000\n; Computer: X\n\
+        1 0 5 100 4 -1 -1 4 200 -1 1 3 2 -1 1 -1 -1 -1\n\
+        2 10 5 -1 4 -1 -1 4 200 -1 5 3 2 -1 1 -1 -1 -1\r\n";
+    assert_eq!(summary(&read(text)), "swf 2 1; 1 `run` is missing @4\n1 0 4x1000 100");
+}
+
+#[test]
+fn chronus_has_soft_deadlines_in_minutes() {
+    let text = "job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,expect_time_list,expect_value_list,best_effort,job_type\n\
+        0,vc,1,10,5,vgg16,6,14,159-189,10-8,0,soft\n1,vc,0,10,5,vgg16,6,14,159,10,0,strict\n";
+    let imported = read(text);
+    assert_eq!(summary(&imported), "chronus 2 1; 1 it asks for no GPU @3\n0 600 1x1000 360");
+    let worth = &imported.workload.jobs[0].job.worth;
+    assert_eq!(
+        worth[..],
+        [(Time::from_secs_f64(10_140.0), 10.0), (Time::from_secs_f64(11_940.0), 8.0)]
+    );
+}
+
+#[test]
+fn a_fault_names_line_field_value_and_what_to_do() {
+    let header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n";
+    let cases = [
+        (
+            "p,1,1,1,1000,,LS,Running,0,x,0\n",
+            "line 2: `deletion_time` cannot be `x`: expected a number from 0",
+        ),
+        ("p,1,1,1,1000,,LS,Running,-5,9,0\n", "line 2: `creation_time` cannot be `-5`"),
+        ("p,1,1,1e9,1000,,LS,Running,0,9,0\n", "line 2: `num_gpu` cannot be `1e9`"),
+        ("p,1,1,1,1000\n", "line 2: `5 fields` is not valid: expected 11 fields"),
+        ("p,1,1,1,1000,a b,LS,Running,0,9,0\n", "line 2: `gpu_spec` cannot be `a b`"),
+    ];
+    for (row, expected) in cases {
+        let message = refused(&format!("{header}{row}"));
+        assert!(message.contains(expected), "{message}");
+    }
+    let endless = format!("{header}{}", "p".repeat(PIECE_MAX + (1 << 20)));
+    assert!(refused(&endless).contains("longer than that"), "{}", refused(&endless));
+    let endless = format!("[{{\"jobid\":\"{}\"}}]", "x".repeat(PIECE_MAX + (1 << 20)));
+    assert!(refused(&endless).contains("an element longer"), "{}", refused(&endless));
+    assert!(refused("nothing known\n").contains("--format"));
+}
+
+#[test]
+fn mixed_line_ends_and_another_order_of_columns_change_nothing() {
+    let text = "deletion_time,name,gpu_milli,num_gpu,creation_time\r\n9,a,460,1,0\n9,b,1000,2,1\r\n9,a,1000,1,2\n";
+    assert_eq!(
+        summary(&read(text)),
+        "openb 3 2; 1 an earlier row has the same id @4\na 0 1x460 9\nb 1 2x1000 8"
+    );
+}
+
+/// A file of published data, if the data is there.
+fn published(path: &str) -> Option<Imported> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let packed = std::fs::read(root.join(path)).ok()?;
+    let mut text = Vec::new();
+    match packed.starts_with(&[0x1f, 0x8b]) {
+        true => flate2::read::MultiGzDecoder::new(&packed[..]).read_to_end(&mut text).ok()?,
+        false => packed.as_slice().read_to_end(&mut text).ok()?,
+    };
+    Some(import_any(&text[..], ImportContext::new("t", None)).expect(path))
+}
+
+#[test]
+fn published_files_are_read_with_these_counts() {
+    let cases = [
+        ("alibaba/gpu-v2023/openb_pod_list_default.csv.gz", "openb", 8152, 7063),
+        ("chronus/trace_job_Philly_MIX2.csv.gz", "chronus", 30_940, 30_746),
+        ("elasticflow_traces/cluster10.csv", "elasticflow", 0, 0),
+        ("elasticflow/traces/philly_103959.csv", "elasticflow", 0, 0),
+        ("gavel/traces/physical_cluster/max_min_fairness.trace", "gavel", 96, 96),
+        ("pollux/workloads/workload-1.csv", "pollux", 160, 160),
+        ("tiresias/60_job.csv.gz", "tiresias", 60, 60),
+        ("muri/trace1.csv.gz", "muri", 0, 0),
+    ];
+    for (path, format, rows, kept) in cases {
+        let Some(imported) = published(path) else { continue };
+        let report = &imported.report;
+        assert_eq!(report.format, format, "{path}");
+        assert_eq!(report.rows, report.kept + report.dropped_rows(), "{path}");
+        if rows > 0 {
+            assert_eq!((report.rows, report.kept), (rows, kept), "{path}: {:?}", report.dropped);
+        }
+        assert!(report.duration_s.least > 0.0, "{path}");
+    }
+}
+
+/// Beginnings that lead arbitrary bytes deep into each reader.
+const BEGINS: &[&str] = &[
+    "",
+    "[{\"jobid\":\"a\",",
+    "{\"jobs\":[{\"job_id\":1,\"time\":",
+    "{\"items\":[{\"metadata\":{",
+    "id,submit_s,gpus,duration_s\n1,",
+    "{\"trainyard_trace\":1}\n{",
+    "JobIDRaw|State|Submit|AllocTRES\n1|",
+    "gpu_num,submit_time,state,job_id\n1,",
+    "num_gpu,gpu_milli,name,creation_time,deletion_time,gpu_spec\n1,",
+    "1 0 5 100 4 -1 -1 4 200 -1 1 3 2 -1 1 -1 -1 -1\n",
+    "A3C\tc\td\tf\t0\t5\t1\t1\t-1\t",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn no_bytes_make_any_reader_panic(
+        begin in 0..BEGINS.len(),
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        tail in "[-0-9a-zA-Z,|\t\n\"{}:. \\[\\]]{0,120}",
+    ) {
+        let cluster = Cluster::uniform(2, 4, "v100");
+        for text in [[BEGINS[begin].as_bytes(), &bytes].concat(), [BEGINS[begin].as_bytes(), tail.as_bytes()].concat()] {
+            let _ = detect(&text);
+            for format in FORMATS {
+                for given in [None, Some(&cluster)] {
+                    let _ = import(format, &text[..], ImportContext::new("t", given));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_format_has_a_name_of_its_own() {
+    for format in FORMATS {
+        assert_eq!(Format::named(format.name).map(|one| one.about), Some(format.about));
+    }
+}
