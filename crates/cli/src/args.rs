@@ -1,5 +1,9 @@
 //! The command line.
 
+mod profile;
+
+pub use profile::{ImportArgs, ListArgs, ProfileCommand, ProfileFormat, ShowArgs};
+
 use crate::failure::{EXIT_CODES, Failure};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -47,6 +51,9 @@ pub enum Command {
     /// Make traces.
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Look at models, and bring in published tables of speeds.
+    #[command(subcommand)]
+    Profile(ProfileCommand),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  trainyard completions bash > ~/.local/share/bash-completion/completions/trainyard"

@@ -4,10 +4,11 @@ mod cluster;
 mod compare;
 mod completions;
 mod policies;
+mod profile;
 mod sim;
 mod trace;
 
-use crate::args::{ClusterCommand, Command, TraceCommand};
+use crate::args::{ClusterCommand, Command, ProfileCommand, TraceCommand};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -21,6 +22,9 @@ pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
             cluster::check(&cluster, json, output)
         }
         Command::Trace(TraceCommand::Generate(args)) => trace::generate(&args, output),
+        Command::Profile(ProfileCommand::Import(args)) => profile::import(&args, output),
+        Command::Profile(ProfileCommand::List(args)) => profile::list(&args, output),
+        Command::Profile(ProfileCommand::Show(args)) => profile::show(&args, output),
         Command::Completions { shell } => completions::run(shell, output),
     }
 }

@@ -5,6 +5,7 @@
 //! - [`given`], [`files`]: the cluster and the workload a run is given, from flags and files.
 //! - [`choice`], [`options`], [`spec`]: policies, options and generator laws by name, with typed settings.
 //! - [`experiment`]: policies side by side on several threads.
+//! - [`plot`]: a curve drawn with characters.
 //! - [`output`], [`failure`]: what comes out, and the exit code.
 
 mod args;
@@ -16,6 +17,7 @@ mod files;
 mod given;
 mod options;
 mod output;
+mod plot;
 mod spec;
 
 use failure::Failure;

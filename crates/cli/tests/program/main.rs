@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod place;
+mod profiles;
 
 use place::{Place, lines, words};
 use serde_json::Value;
@@ -32,6 +33,8 @@ fn json_is_valid_and_versioned() {
         "policies --json",
         "policies fifo --json",
         "cluster check 2x4%a100 --json",
+        "profile list --json",
+        "profile show generic --json",
         "trace generate --jobs 3 --out t.csv --json",
     ] {
         let run = place.run(&words(line));
