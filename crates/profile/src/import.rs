@@ -16,7 +16,7 @@ mod json;
 pub mod muri;
 mod table;
 
-use crate::{InputError, ModelProfile, Point};
+use crate::{InputError, ModelProfile, Point, zoo};
 
 /// The most GPUs of one point, as in a profile file.
 const GPUS_MAX: u32 = 65_536;
@@ -100,4 +100,13 @@ fn plain_name(text: &str) -> String {
         }
     }
     name.trim_end_matches('-').to_owned()
+}
+
+/// The share of the largest tensor, by the short names that published tables use.
+fn skew(model: &str) -> Option<f64> {
+    match model.to_lowercase().replace('-', "").as_str() {
+        "bert" => zoo::skew("bert_base"),
+        "gpt2" => zoo::skew("gpt2_small"),
+        other => zoo::skew(other),
+    }
 }

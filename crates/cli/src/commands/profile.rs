@@ -12,12 +12,13 @@ use crate::output::Output;
 use serde_json::{Value, json};
 use std::path::Path;
 use trainyard_profile::import::{chronus, elasticflow, gavel, muri};
-use trainyard_profile::{ModelProfile, profile_file};
+use trainyard_profile::{InputError, ModelProfile, profile_file};
 use trainyard_report::SCHEMA_VERSION;
 use trainyard_report::table::listing;
 
 /// Reads a published table and writes it as profiles.
 pub fn import(args: &ImportArgs, output: &Output) -> Result<(), Failure> {
+    refuse_idle_flags(args)?;
     let text = files::read_text(&args.file)?;
     let models = match args.format {
         ProfileFormat::Gavel => gavel::read(&text),
@@ -101,6 +102,20 @@ fn all<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> Value {
     json!({ "schema_version": SCHEMA_VERSION, "kind": "profiles", "models": models })
 }
 
+/// Refuses flags that the format has no use for.
+fn refuse_idle_flags(args: &ImportArgs) -> Result<(), Failure> {
+    if args.format == ProfileFormat::Elasticflow {
+        return Ok(());
+    }
+    for (flag, given) in [("--kind", &args.kind), ("--model", &args.model)] {
+        if let Some(value) = given {
+            let expected = "no such flag: only a table of elasticflow does not say it";
+            return Err(Failure::flag(flag, value, expected));
+        }
+    }
+    Ok(())
+}
+
 /// The model of an ElasticFlow table: as given, or the name of the file.
 fn model_of(args: &ImportArgs) -> String {
     let name = args.file.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -120,7 +135,8 @@ fn kind_of(args: &ImportArgs) -> Result<String, Failure> {
         Some(kind) => Ok(kind.to_owned()),
         None => {
             let expected = "a type of GPU, such as a100: the table does not say it";
-            Err(Failure::flag("--kind", "", expected))
+            let fault = InputError::missing(0, "--kind", expected);
+            Err(Failure::input(args.file.display(), fault))
         }
     }
 }

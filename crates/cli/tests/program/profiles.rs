@@ -97,6 +97,7 @@ fn faults_name_file_line_and_field() {
         ),
         ("profile import m.csv --format muri", "m.csv: line 2: `iteration_ms` cannot be `fast`"),
         ("profile import m.csv --format chronus", "m.csv: line 1: "),
+        ("profile import m.csv --format muri --kind t4", "--kind: cannot be `t4`"),
         ("profile import none.csv --format muri", "none.csv: does not exist"),
         ("profile show gavel-resnet18-b12", "did you mean `gavel-resnet18-b128`?"),
     ] {

@@ -5,7 +5,7 @@
 //! the generic model; only the loss by spreading differs between models.
 //! Save and start times are those of the authors' simulator: 0.1 and 0.4 minutes, times 1 + log2 of the GPUs.
 
-use super::{At, add_point, json, plain_name, size, speed, with_points};
+use super::{At, add_point, json, plain_name, size, skew, speed, with_points};
 use crate::{ANY_KIND, InputError, ModelProfile, Point, SizeCost};
 use trainyard_types::Span;
 
@@ -45,6 +45,7 @@ fn named(model: &str) -> ModelProfile {
     let growing = |base: Span| SizeCost { base, per_doubling: base, ..SizeCost::default() };
     ModelProfile {
         scaling: 0.0,
+        skew: skew(model),
         save: growing(Span::secs(6)),
         start: growing(Span::secs(24)),
         ..ModelProfile::named(&plain_name(&format!("chronus-{model}")), &source)

@@ -5,8 +5,8 @@
 //! A blank, `0` and `nan` mean that the size was not measured or does not fit, and give no point.
 //! The T4 tables are Pollux's, and are named after it, as in the zoo.
 
-use super::{At, add_point, is_kind, plain_name, size, speed, table, with_points};
-use crate::{InputError, ModelProfile, Point, zoo};
+use super::{At, add_point, is_kind, plain_name, size, skew, speed, table, with_points};
+use crate::{InputError, ModelProfile, Point};
 
 /// Reads one table into one profile for each batch.
 pub fn read(text: &str, model: &str, kind: &str) -> Result<Vec<ModelProfile>, InputError> {
@@ -77,7 +77,7 @@ fn named(model: &str, kind: &str, batch: u64) -> ModelProfile {
         gpus_per_node(kind)
     );
     let name = plain_name(&format!("{prefix}-{model}-b{batch}"));
-    ModelProfile { skew: zoo::skew(model), ..ModelProfile::named(&name, &source) }
+    ModelProfile { skew: skew(model), ..ModelProfile::named(&name, &source) }
 }
 
 #[cfg(test)]

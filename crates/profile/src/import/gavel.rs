@@ -11,8 +11,8 @@
 //! - A pair that fits on no type is not told apart from one that was never measured; the source counts them.
 
 use super::json::{self, Node};
-use super::{At, add_point, is_kind, plain_name, size, speed, with_points};
-use crate::{ANY_KIND, InputError, ModelProfile, Pair, Point, zoo};
+use super::{At, add_point, is_kind, plain_name, size, skew, speed, with_points};
+use crate::{ANY_KIND, InputError, ModelProfile, Pair, Point};
 use std::collections::BTreeMap;
 
 const UNCONSOLIDATED: &str = "_unconsolidated";
@@ -92,8 +92,7 @@ impl Building {
             job.text
         );
         let mut model = ModelProfile::named(&job.name(), &source);
-        let architecture = job.text.split(" (").next().unwrap_or("").replace('-', "");
-        model.skew = zoo::skew(&architecture.to_lowercase());
+        model.skew = skew(job.text.split(" (").next().unwrap_or(""));
         // As for the entries of the zoo from the same table.
         model.spread = 0.95;
         Building { model, pairs: BTreeMap::new() }

@@ -4,7 +4,7 @@
 //! So the times of stages are not kept: a profile has no place for them.
 //! All was measured on V100s in nodes of 8; start times are those of the authors' simulator, saving is free there.
 
-use super::{At, add_point, plain_name, size, table, with_points};
+use super::{At, add_point, plain_name, size, skew, table, with_points};
 use crate::{InputError, ModelProfile, Point, SizeCost, zoo};
 use trainyard_types::Span;
 
@@ -61,7 +61,7 @@ fn named(model: &str, batch: &str) -> ModelProfile {
          start times of its simulator"
     );
     ModelProfile {
-        skew: zoo::skew(short),
+        skew: skew(short),
         save: SizeCost::flat(Span::ZERO),
         start: zoo::muri_start(model),
         ..ModelProfile::named(&plain_name(&format!("muri-{short}-b{batch}")), &source)
