@@ -1,6 +1,9 @@
 //! The command line.
 
+mod profile;
 pub mod trace;
+
+pub use profile::{ImportArgs, ListArgs, ProfileCommand, ProfileFormat, ShowArgs};
 
 use crate::failure::{EXIT_CODES, Failure};
 use clap::error::ErrorKind;
@@ -59,6 +62,9 @@ pub enum Command {
     /// Make, import, check and reshape traces.
     #[command(subcommand)]
     Trace(trace::TraceCommand),
+    /// Look at models, and bring in published tables of speeds.
+    #[command(subcommand)]
+    Profile(ProfileCommand),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  trainyard completions bash > ~/.local/share/bash-completion/completions/trainyard"

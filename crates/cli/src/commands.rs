@@ -4,13 +4,14 @@ mod cluster;
 mod compare;
 mod completions;
 mod policies;
+mod profile;
 mod repeat;
 pub mod reproduce;
 mod sim;
 mod sweep;
 mod trace;
 
-use crate::args::{ClusterCommand, Command};
+use crate::args::{ClusterCommand, Command, ProfileCommand};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -26,6 +27,9 @@ pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
             cluster::check(&cluster, json, output)
         }
         Command::Trace(command) => trace::run(&command, output),
+        Command::Profile(ProfileCommand::Import(args)) => profile::import(&args, output),
+        Command::Profile(ProfileCommand::List(args)) => profile::list(&args, output),
+        Command::Profile(ProfileCommand::Show(args)) => profile::show(&args, output),
         Command::Completions { shell } => completions::run(shell, output),
     }
 }

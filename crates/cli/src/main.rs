@@ -8,6 +8,7 @@
 //! - [`sweep`]: the runs of a sweep, each with a name that never changes.
 //! - [`published`]: what can be redone of published results.
 //! - [`experiment`]: policies side by side on several threads.
+//! - [`plot`]: a curve drawn with characters.
 //! - [`output`], [`failure`]: what comes out, and the exit code.
 
 mod args;
@@ -20,6 +21,7 @@ mod given;
 mod options;
 mod output;
 mod packing;
+mod plot;
 mod published;
 mod seeds;
 mod spec;

@@ -10,6 +10,15 @@
 use crate::kinds;
 use crate::model::{ANY_KIND, ModelProfile, Point};
 
+impl ModelProfile {
+    /// Steps per second on `gpus` GPUs of a type on as few nodes as was measured, and those nodes, for each size;
+    /// `None` if the model has no point at all.
+    pub fn packed(&self, kind: &str, sizes: &[u32]) -> Option<Vec<(f64, u32)>> {
+        let curve = Curve::new(self, kind)?;
+        Some(sizes.iter().map(|gpus| curve.packed_at((*gpus).max(1))).collect())
+    }
+}
+
 /// The speed at one number of GPUs.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub(crate) struct Cell {

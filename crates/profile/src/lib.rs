@@ -11,6 +11,7 @@
 //! - [`kinds`]: general facts about types of GPU, for models that were never measured on one.
 //! - [`cost`]: the price of a change.
 //! - [`profile_file`]: users' own profiles as TOML, in and out.
+//! - [`import`]: published tables of speeds, read into profiles.
 //! - [`input`], [`document`]: faults in texts, with line, field, value and the nearest valid name.
 //!
 //! Nothing here opens a file, reads a clock or draws a random number.
@@ -19,6 +20,7 @@ pub mod catalog;
 pub mod cost;
 mod curve;
 pub mod document;
+pub mod import;
 pub mod input;
 pub mod kinds;
 pub mod model;

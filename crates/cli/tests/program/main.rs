@@ -3,6 +3,7 @@
 mod bad_input;
 mod pictures;
 mod place;
+mod profiles;
 mod sweep;
 mod traces;
 
@@ -35,6 +36,8 @@ fn json_is_valid_and_versioned() {
         "policies --json",
         "policies fifo --json",
         "cluster check 2x4%a100 --json",
+        "profile list --json",
+        "profile show generic --json",
         "trace generate --jobs 3 --out t.csv --json",
     ] {
         let run = place.run(&words(line));

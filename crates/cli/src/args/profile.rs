@@ -1,0 +1,82 @@
+//! The command line of `profile`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+const IMPORT_HELP: &str = "\
+Examples:
+  trainyard profile import simulation_throughputs.json --format gavel --out gavel.toml
+  trainyard profile import throughputs_a100/bert.csv --format elasticflow --out bert.toml
+  trainyard sim --policy srtf --trace jobs.csv --profiles gavel.toml";
+
+/// `profile ...`.
+#[derive(Debug, Subcommand)]
+pub enum ProfileCommand {
+    /// Read a published table of speeds and write it as profiles in TOML.
+    #[command(after_help = IMPORT_HELP)]
+    Import(ImportArgs),
+    /// List the models there are.
+    List(ListArgs),
+    /// Draw one model: its speed over GPUs, and all else that is known of it.
+    #[command(after_help = "Example:\n  trainyard profile show gavel-resnet18-b128")]
+    Show(ShowArgs),
+}
+
+/// `profile import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The table, packed with gzip or not.
+    pub file: PathBuf,
+    /// Whose table it is.
+    #[arg(long, value_enum)]
+    pub format: ProfileFormat,
+    /// The type of GPU, for elasticflow [default: TYPE of a folder throughputs_TYPE].
+    #[arg(long, value_name = "TYPE")]
+    pub kind: Option<String>,
+    /// The name of the model, for elasticflow [default: the name of the file].
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Where the profiles go [default: standard output].
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Print JSON: the profiles, or with --out what was written.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `profile list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Models of your own from a TOML file (repeatable).
+    #[arg(long, value_name = "FILE")]
+    pub profiles: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `profile show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The model.
+    pub name: String,
+    /// Models of your own from a TOML file (repeatable).
+    #[arg(long, value_name = "FILE")]
+    pub profiles: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Published tables of speeds.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileFormat {
+    /// Gavel's throughputs: JSON by type, job and partner.
+    Gavel,
+    /// ElasticFlow's throughputs: CSV by batch and GPUs, one model on one type.
+    Elasticflow,
+    /// Muri's iterations: CSV with model, num_gpu, batch_size and iteration_ms.
+    Muri,
+    /// Chronus' placement speeds: JSON by model, GPUs and nodes.
+    Chronus,
+}

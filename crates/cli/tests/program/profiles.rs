@@ -1,0 +1,108 @@
+//! `profile import`, `list` and `show`.
+
+use crate::place::{Place, words};
+use serde_json::Value;
+
+const GAVEL: &str = r#"{
+ "v100": {
+  "('Tiny (batch size 4)', 1)": {"null": 10.0, "('Other', 1)": [6.0, 2.0]},
+  "('Tiny (batch size 4)', 4)": {"null": 32.0},
+  "('Other', 1)": {"null": 3.0, "('Tiny (batch size 4)', 1)": [1.5, 5.0]}
+ },
+ "v100_unconsolidated": {"('Tiny (batch size 4)', 4)": {"null": 20.0}},
+ "k80": {"('Tiny (batch size 4)', 1)": {"null": 0}}
+}"#;
+
+#[test]
+fn an_imported_table_is_listed_shown_and_simulated() {
+    let place = Place::new("profile-roundtrip");
+    place.write("table.json", GAVEL);
+    let run = place.run(&words("profile import table.json --format gavel --out own.toml"));
+    assert_eq!((run.code, run.out.as_str()), (0, "own.toml: 2 models, 4 points, 2 pairs\n"));
+    let plain = place.run(&words("profile import table.json --format gavel"));
+    assert_eq!(plain.out, place.read("own.toml"));
+
+    let list = place.run(&words("profile list --profiles own.toml"));
+    let row = list.out.lines().find(|line| line.contains("gavel-tiny-b4")).expect("a row");
+    assert!(
+        row.contains("v100") && row.contains('?') && row.contains("Gavel (OSDI 2020)"),
+        "{row}"
+    );
+
+    let show = place.run(&words("profile show gavel-tiny-b4 --profiles own.toml"));
+    assert_eq!(show.code, 0, "{}", show.err);
+    for part in ["speed on v100", "o", "x", "interpolated", "extrapolated", "60.0 %", "gavel-other"]
+    {
+        assert!(show.out.contains(part), "{part}\n{}", show.out);
+    }
+    let table: Vec<&str> = show
+        .out
+        .lines()
+        .filter(|line| line.starts_with("v100") && line.ends_with("measured"))
+        .collect();
+    assert_eq!(table.len(), 3, "{}", show.out);
+    assert!(table[2].contains("20.00"), "on two nodes: {}", table[2]);
+
+    let line = "sim --policy fifo --profiles own.toml --cluster 2x4%v100 --json --generate jobs=5 models=gavel-tiny-b4";
+    let sim = place.run(&words(line));
+    assert_eq!(sim.code, 0, "{}", sim.err);
+    assert_eq!(place.files(), ["own.toml", "table.json"]);
+}
+
+#[test]
+fn a_profile_is_drawn_with_its_axes_and_costs() {
+    let place = Place::new("profile-show");
+    let run = place.run(&words("profile show muri-vgg16-b16"));
+    assert_eq!(run.code, 0, "{}", run.err);
+    for part in ["steps/s +---", "GPUs  1", "7s on 1, 7s on 2", "skew     74.", "pairs    none"] {
+        assert!(run.out.contains(part), "{part}\n{}", run.out);
+    }
+    assert!(run.out.contains("9.346 |o..."), "{}", run.out);
+    let json = place.run(&words("profile show muri-vgg16-b16 --json"));
+    let value: Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!(
+        (&value["schema_version"], &value["model"]["points"][0]["gpus"]),
+        (&1.into(), &1.into())
+    );
+    let generic = place.run(&words("profile show generic"));
+    assert!(generic.out.contains("speed on any"), "{}", generic.out);
+}
+
+#[test]
+fn tables_are_told_by_their_folder_or_by_flags() {
+    let place = Place::new("profile-elasticflow");
+    place.write("bert.csv", "global_batch_size,1,2\n64,3,5\n");
+    let run = place.run(&words("profile import bert.csv --format elasticflow"));
+    assert_eq!(run.code, 3);
+    assert!(run.err.contains("--kind") && run.err.contains("a type of GPU"), "{}", run.err);
+    let run = place.run(&words("profile import bert.csv --format elasticflow --kind a100"));
+    assert!(run.out.contains("name = \"elasticflow-bert-b64\""), "{}{}", run.out, run.err);
+    place.make_folder("throughputs_t4");
+    place.write("throughputs_t4/ncf.csv", "global_batch_size,1,8\n64,3,5\n");
+    let run =
+        place.run(&words("profile import throughputs_t4/ncf.csv --format elasticflow --json"));
+    let value: Value = serde_json::from_str(&run.out).expect("JSON");
+    assert_eq!(value["models"][0]["points"][1]["nodes"], 2, "nodes of four T4");
+}
+
+#[test]
+fn faults_name_file_line_and_field() {
+    let place = Place::new("profile-faults");
+    place.write("t.json", GAVEL.replace("32.0", "-32"));
+    place.write("m.csv", "model,num_gpu,batch_size,iteration_ms\nvgg16,1,16,fast\n");
+    for (line, expected) in [
+        (
+            "profile import t.json --format gavel",
+            "t.json: line 4: `v100.('Tiny (batch size 4)', 4).null`",
+        ),
+        ("profile import m.csv --format muri", "m.csv: line 2: `iteration_ms` cannot be `fast`"),
+        ("profile import m.csv --format chronus", "m.csv: line 1: "),
+        ("profile import m.csv --format muri --kind t4", "--kind: cannot be `t4`"),
+        ("profile import none.csv --format muri", "none.csv: does not exist"),
+        ("profile show gavel-resnet18-b12", "did you mean `gavel-resnet18-b128`?"),
+    ] {
+        let run = place.run(&words(line));
+        assert_eq!(run.code, 3, "{line}: {}", run.err);
+        assert!(run.err.contains(expected), "{line}: {}", run.err);
+    }
+}
