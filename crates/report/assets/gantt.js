@@ -31,10 +31,13 @@ class Gantt {
     new ResizeObserver(() => this.later()).observe(this.canvas.parentElement);
   }
 
-  /** Shows another run, with all of it in view. */
+  /** Shows another run: the same part of it if the reader has zoomed in, so that policies compare; else all of it. */
   show(time) {
+    const { view } = this;
+    const zoomed = view && this.time && (view.t1 - view.t0 < this.time.end || view.r1 - view.r0 < this.cluster.rows);
     this.time = time;
-    this.reset();
+    if (zoomed && time) this.keepInside();
+    else this.reset();
   }
 
   reset() {

@@ -50,8 +50,8 @@ pub(super) fn pack(detail: &Detail<'_>, names: &[&str], bytes_max: usize) -> Dat
     }
     let base = detail.runs.first().map_or(0, |run| seconds(run.outcome.started));
     let shared = element("data-jobs", &jobs_json(detail, (jobs, base), &mut missing));
-    let mut left = bytes_max.saturating_sub(shared.len());
     let mut elements = shared + &element("data-cluster", &cluster_json(detail));
+    let mut left = bytes_max.saturating_sub(elements.len());
     let mut tables = Vec::new();
     for (index, run) in detail.runs.iter().enumerate() {
         let table = element(&format!("data-run-{index}"), &run_json(detail, run, jobs));
@@ -107,7 +107,7 @@ fn jobs_json(detail: &Detail<'_>, (count, base): (usize, u64), missing: &mut Vec
         .collect();
     let cut = |label: &String| label.chars().take(LABEL_LENGTH_MAX).collect::<String>();
     let mut labels: Vec<String> = workload.labels.iter().take(count).map(cut).collect();
-    if labels.iter().map(|label| label.len() + 3).sum::<usize>() > LABELS_MAX {
+    if labels.iter().map(|label| bytes_of_text(label)).sum::<usize>() > LABELS_MAX {
         labels.clear();
         missing.push("The names of the jobs do not fit; jobs are shown by number.".to_owned());
     }
@@ -200,6 +200,12 @@ fn time_json(
     (value, until)
 }
 
+/// The most that a text takes as JSON in an element, with its quotes and a comma.
+fn bytes_of_text(text: &str) -> usize {
+    let is_escaped = |c: &char| matches!(c, '<' | '"' | '\\') || c.is_control();
+    text.len() + 5 * text.chars().filter(is_escaped).count() + 3
+}
+
 fn length(interval: &Interval) -> u64 {
     seconds(interval.to) - seconds(interval.from)
 }
@@ -239,6 +245,15 @@ mod tests {
         assert_eq!(none.missing.len(), 1, "{:?}", none.missing);
         let nothing = pack(&detail, &["a", "b"], 0);
         assert_eq!(nothing.elements.matches("<script").count(), 2);
+    }
+
+    #[test]
+    fn what_a_name_takes_is_not_more_than_reckoned() {
+        for text in ["a", "<<<", "\"\\", "\u{1}\n", "é–"] {
+            let element = element("x", &json!([text, text]));
+            let empty = super::element("x", &json!([]));
+            assert!(element.len() - empty.len() < 2 * bytes_of_text(text), "{text:?}");
+        }
     }
 
     #[test]
