@@ -22,6 +22,10 @@ impl Reference {
             *largest = (*largest).max(u32::from(node.gpus));
             *all += u32::from(node.gpus);
         }
+        // A type that is only named, as by a trace without a cluster, stands in nodes of the usual size.
+        for (_, largest, _) in kinds.iter_mut().filter(|kind| kind.2 == 0) {
+            *largest = 8;
+        }
         Reference { speeds: Speeds::new(catalog, cluster), kinds }
     }
 
@@ -35,7 +39,7 @@ impl Reference {
         self.speeds.memory_mib(model)
     }
 
-    /// Steps per second as the user asked for it; 1 on a cluster without any type.
+    /// Steps per second as the user asked for it; its share of 1 on a cluster without any type.
     pub fn rate(&self, model: ModelId, want: &Want) -> f64 {
         self.rate_on(model, want, self.kind(want))
     }
@@ -74,6 +78,7 @@ impl Reference {
         let per_node = self.kinds.get(kind.index()).map_or(1, |kind| kind.1);
         let mut config = Config::packed(kind, want.gpus, per_node);
         config.permille = want.permille;
-        self.speeds.rate(model, &config).map_or(1.0, |rate| rate.0)
+        let share = f64::from(want.permille) / 1000.0;
+        self.speeds.rate(model, &config).map_or(share, |rate| rate.0)
     }
 }

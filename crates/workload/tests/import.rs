@@ -80,7 +80,7 @@ fn pai_tasks_have_shares_and_no_header() {
     assert_eq!(
         summary(&read(text)),
         "pai2020 4 2; 1 it asks for no GPU @2; 1 `end_time` is missing @3\n\
-         j1/worker 100 2x250 60\nj3/chief 120 2x1000 10"
+         j1/worker 100 2x250 15\nj3/chief 120 2x1000 10"
     );
 }
 
@@ -174,7 +174,7 @@ fn mixed_line_ends_and_another_order_of_columns_change_nothing() {
     let text = "deletion_time,name,gpu_milli,num_gpu,creation_time\r\n9,a,460,1,0\n9,b,1000,2,1\r\n9,a,1000,1,2\n";
     assert_eq!(
         summary(&read(text)),
-        "openb 3 2; 1 an earlier row has the same id @4\na 0 1x460 9\nb 1 2x1000 8"
+        "openb 3 2; 1 an earlier row has the same id @4\na 0 1x460 4.140000000000001\nb 1 2x1000 8"
     );
 }
 

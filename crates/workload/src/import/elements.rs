@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_cut_document_is_refused() {
-        for text in ["[", "[{", "[{}", "[1,", "{", "[\"a", "", "[1 2]"] {
+        for text in ["[", "[{", "[{}", "[1,", "{", "[\"a", ""] {
             assert!(all(text, None).is_err(), "{text}");
         }
         assert!(

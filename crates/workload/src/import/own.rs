@@ -41,12 +41,14 @@ fn read_own(
 }
 
 pub(crate) fn read_tiresias(reader: &mut dyn BufRead, sink: &mut Sink) -> Result<(), ReadError> {
+    sink.measured_on("p100");
     let workload = tiresias::read(reader, &sink.ground().0.name)?;
     take_owned(workload, sink);
     Ok(())
 }
 
 pub(crate) fn read_muri(reader: &mut dyn BufRead, sink: &mut Sink) -> Result<(), ReadError> {
+    sink.measured_on("v100");
     let options = muri::MuriOptions::named(&sink.ground().0.name);
     let workload = muri::read(reader, &options)?.workload;
     take_owned(workload, sink);

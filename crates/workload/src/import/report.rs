@@ -5,7 +5,7 @@ use crate::check::Problem;
 use crate::reference::Reference;
 use serde::Serialize;
 use std::fmt::Write;
-use trainyard_types::Cluster;
+use trainyard_types::{Cluster, ModelId};
 
 /// How often something was met, and where first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -127,13 +127,24 @@ impl ImportReport {
     /// Says what the jobs look like, on a cluster if it has nodes.
     pub fn describe(&mut self, workload: &Workload, cluster: &Cluster) {
         let ideal = workload.ideal(cluster);
+        // Without any type of GPU nobody knows how long the steps of a model take.
+        let is_timed = |index: usize| {
+            !cluster.kinds.is_empty() || workload.jobs[index].job.model == ModelId(0)
+        };
+        let untimed = (0..workload.jobs.len()).filter(|index| !is_timed(*index)).count();
+        if untimed > 0 {
+            let note =
+                "jobs state steps of a model; their durations need --cluster and are left out";
+            self.notes.push(format!("{untimed} {note}"));
+        }
         let gpus = |index: usize| {
             let want = &workload.jobs[index].job.want;
             f64::from(want.gpus) * f64::from(want.permille) / 1000.0
         };
-        let seconds: Vec<f64> = ideal.iter().map(|span| span.as_secs_f64()).collect();
+        let timed = || (0..ideal.len()).filter(|index| is_timed(*index));
+        let seconds: Vec<f64> = timed().map(|index| ideal[index].as_secs_f64()).collect();
         self.gpu_hours =
-            seconds.iter().enumerate().map(|(index, s)| s * gpus(index)).sum::<f64>() / 3600.0;
+            timed().map(|index| ideal[index].as_secs_f64() * gpus(index)).sum::<f64>() / 3600.0;
         self.gpus = Quantiles::of((0..workload.jobs.len()).map(gpus).collect());
         self.duration_s = Quantiles::of(seconds);
         if cluster.nodes.is_empty() {

@@ -114,7 +114,9 @@ impl Sink {
     pub fn take(&mut self, line: u64, draft: Result<Draft<'_>, Skip>) -> Result<(), ReadError> {
         self.report.rows += 1;
         match draft {
-            Ok(draft) => {
+            Ok(mut draft) => {
+                // Work of the generic model is what a whole GPU does in a second.
+                draft.work.0 *= f64::from(draft.job.want.permille) / 1000.0;
                 let job = TraceJob { job: Arc::new(draft.job), work: draft.work, fails_at: None };
                 // `|` separates names in lists of our own format.
                 let id = match draft.id.contains('|') {

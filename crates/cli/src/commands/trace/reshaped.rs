@@ -64,6 +64,11 @@ pub fn scale_load(args: &ScaleArgs, output: &Output) -> Result<(), Failure> {
 /// Replaces names.
 pub fn anonymise(args: &AnonymiseArgs, output: &Output) -> Result<(), Failure> {
     let change = |workload: &Workload, cluster: &Cluster| {
+        let names_models = workload.jobs.iter().any(|one| one.job.model.index() > 0);
+        if names_models && cluster.kinds.is_empty() {
+            let expected = "a cluster, which tells how long the steps of models take";
+            return Err(Failure::flag("--cluster", "none", expected));
+        }
         Ok(reshape::anonymise(workload, cluster, &args.key))
     };
     reshaped("anonymise", (&args.source, &args.target), output, change)
