@@ -26,7 +26,17 @@ impl Reference {
         for (_, largest, _) in kinds.iter_mut().filter(|kind| kind.2 == 0) {
             *largest = 8;
         }
-        Reference { speeds: Speeds::new(catalog, cluster), kinds }
+        if !cluster.nodes.is_empty() {
+            return Reference { speeds: Speeds::new(catalog, cluster), kinds };
+        }
+        // Tables of speeds reach as far as the cluster does, so one is put in its place.
+        let mut stand_in = cluster.clone();
+        for index in 0..cluster.kinds.len() {
+            for _ in 0..8 {
+                stand_in.add_node(GpuType(index as u8), 8);
+            }
+        }
+        Reference { speeds: Speeds::new(catalog, &stand_in), kinds }
     }
 
     /// The most GPUs of one type.

@@ -2,7 +2,7 @@
 //!
 //! Columns `job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration[,best_effort]`, or
 //! `submission_time,num_iteration,...,deadline`. Where the catalog holds the model at this batch size
-//! (`elasticflow-resnet50-b256`), work is the iterations at its measured speed; otherwise it is `duration` in seconds
+//! (`elasticflow-resnet50-b256`) and its measured speed gives the stated length within 5 %, work is the iterations; otherwise it is `duration` in seconds
 //! at the wanted size, whatever the placement. Deadlines are moments; a job with `best_effort` has none, and one whose
 //! deadline lies before its submission keeps it, for it can only be missed. Jobs with a deadline are guaranteed.
 
@@ -11,7 +11,7 @@ use super::sink::{Draft, Sink};
 use super::table::{Column, Row, SECONDS_MAX, Table, needed, optional};
 use crate::ReadError;
 use std::io::BufRead;
-use trainyard_types::{Class, Time, Work};
+use trainyard_types::{Class, ModelId, Time, Work};
 
 const COLUMNS: &[Column] = &[
     needed(&["job_id"]),
@@ -41,7 +41,14 @@ fn draft<'a>(row: &Row<'a>, sink: &mut Sink) -> Result<Draft<'a>, Skip> {
     let mut draft = Draft::new(row.need(0)?, submitted, (row.gpus(2)?, seconds))?;
     let iterations = row.number(7, 0.0..=1e18)?.filter(|iterations| *iterations > 0.0);
     let name = format!("elasticflow-{}-b{}", row.need(5)?.replace('_', "-"), row.need(6)?);
-    match (sink.model(&name), iterations) {
+    let gpus = draft.job.want.gpus;
+    let agrees = |model: &ModelId, iterations: f64| {
+        let points = &sink.ground().0.catalog.get(*model).points;
+        let mut rates = points.iter().filter(|point| point.gpus == gpus).map(|point| point.rate);
+        rates.any(|rate| (iterations / rate - seconds).abs() <= 0.05 * seconds)
+    };
+    let steps = iterations.unwrap_or(0.0);
+    match (sink.model(&name).filter(|model| agrees(model, steps)), iterations) {
         (Some(model), Some(iterations)) => {
             draft.job.model = model;
             draft.work = Work(iterations);
