@@ -32,6 +32,9 @@ pub(crate) struct Cell {
     pub far: f64,
 }
 
+/// GPUs of a node where nothing says otherwise.
+const NODE_GPUS_USUAL: u32 = 8;
+
 /// A measured point: GPUs, nodes, steps per second.
 type Measured = (u32, u32, f64);
 
@@ -91,12 +94,10 @@ impl Curve {
 
     fn packed_at(&self, gpus: u32) -> (f64, u32) {
         let next = self.packed.partition_point(|point| point.0 <= gpus);
-        let nodes_from = |point: &Measured| {
-            (u64::from(point.1) * u64::from(gpus)).div_ceil(u64::from(point.0)).max(1) as u32
-        };
+        let nodes = gpus.div_ceil(self.per_node());
         if next == 0 {
             let first = &self.packed[0];
-            return (first.2 * power_of(gpus, first.0, self.scaling), nodes_from(first));
+            return (first.2 * power_of(gpus, first.0, self.scaling), nodes);
         }
         let below = &self.packed[next - 1];
         if below.0 == gpus {
@@ -106,7 +107,13 @@ impl Curve {
             Some(above) => slope(below, above),
             None => self.tail(),
         };
-        (below.2 * power_of(gpus, below.0, power), nodes_from(below))
+        (below.2 * power_of(gpus, below.0, power), nodes)
+    }
+
+    /// GPUs that were measured together on one node; usual nodes where only single GPUs were measured.
+    fn per_node(&self) -> u32 {
+        let gangs = self.packed.iter().filter(|point| point.0 > 1);
+        gangs.map(|point| point.0.div_ceil(point.1)).max().unwrap_or(NODE_GPUS_USUAL)
     }
 
     /// The loss by spreading, taken from the nearest measured sizes on both sides.
@@ -203,11 +210,24 @@ mod tests {
     }
 
     #[test]
+    fn a_gang_smaller_than_a_measured_node_is_packed_on_one() {
+        let curve = |points: &[(&str, u32, u32, f64)]| Curve::new(&model(points), "v100").unwrap();
+        let measured = curve(&[("v100", 1, 1, 1.0), ("v100", 4, 1, 2.0)]);
+        assert_eq!([2, 4, 6].map(|gpus| measured.cell(gpus).nodes), [1, 1, 2]);
+        let single = curve(&[("v100", 1, 1, 1.0)]);
+        assert_eq!([1, 8, 9].map(|gpus| single.cell(gpus).nodes), [1, 1, 2]);
+    }
+
+    #[test]
     fn a_spread_point_gives_the_loss_also_at_sizes_between() {
         let points =
             [("v100", 2, 1, 2.0), ("v100", 2, 2, 1.0), ("v100", 8, 1, 8.0), ("v100", 8, 2, 4.0)];
         let cell = Curve::new(&model(&points), "v100").unwrap().cell(4);
-        assert_eq!((cell.nodes, cell.far_nodes), (2, 3));
+        assert_eq!(
+            (cell.nodes, cell.far_nodes),
+            (1, 2),
+            "eight were packed on one node, so four are"
+        );
         assert!((cell.far - 0.5).abs() < 1e-12);
     }
 }
