@@ -81,8 +81,12 @@ impl Engine {
             self.unplan(at, change.job);
             lifted.push((change.job, old, change.to));
         }
+        let mut taken = Vec::new();
         for (job, old, to) in lifted {
-            let Some(to) = to else { continue };
+            let Some(to) = to else {
+                taken.extend(old.map(|old| (job, old)));
+                continue;
+            };
             let stays = old.as_ref().is_some_and(|old| old.same_place(&to));
             match self.plan(at, job, to, stays) {
                 Ok(()) => {}
@@ -95,6 +99,9 @@ impl Engine {
                 }
             }
         }
+        if !decision.idle {
+            self.keep_what_nobody_needs(at, taken);
+        }
         for job in decision.ends {
             self.stop_for_good(at, job, End::Pruned);
         }
@@ -104,6 +111,16 @@ impl Engine {
         self.wake_at = decision.wake_at.filter(|time| *time > at);
         if self.stats.decisions.is_multiple_of(self.setup.check_every.max(1)) {
             self.assert_invariants();
+        }
+    }
+
+    /// Nobody is preempted for nothing: who lost GPUs that nobody got keeps them.
+    fn keep_what_nobody_needs(&mut self, at: Time, taken: Vec<(JobId, Allocation)>) {
+        for (job, old) in taken {
+            if self.free.fits_again(&old).is_ok() {
+                // A ceiling that was lowered meanwhile still takes them away.
+                let _ = self.plan(at, job, old, true);
+            }
         }
     }
 
@@ -192,6 +209,7 @@ impl Engine {
         state.changed.push(job);
         state.live_mut(job).expect("checked above").state.planned = Some(to);
         self.dirty.insert(job);
+        self.assert_within_ceilings(tenant);
         Ok(())
     }
 

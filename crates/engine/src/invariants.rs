@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::occupancy::Occupancy;
 use trainyard_framework::used_permille;
-use trainyard_types::Phase;
+use trainyard_types::{JobId, Phase, TenantId, Time};
 
 impl Engine {
     /// Checks everything, in time linear in jobs and GPUs.
@@ -55,5 +55,27 @@ impl Engine {
         assert!(real == self.real, "what is really in use does not match what jobs hold");
         assert_eq!(used, self.state.used_permille, "quota is counted wrongly");
         assert_eq!(demand, self.state.demand, "demand is counted wrongly");
+    }
+
+    /// A job that is stopped for another, or moved, has no lease, is past its minimum run time, and allows it.
+    ///
+    /// # Panics
+    /// When a decision was adopted that takes from it all the same.
+    pub(crate) fn assert_stoppable(&self, at: Time, job: JobId) {
+        let live = self.state.live(job).expect("only live jobs are stopped");
+        let lease = live.state.held.as_ref().and_then(|held| held.lease_until);
+        let fresh = live.state.last_start.is_some_and(|start| start + live.spec.min_run > at);
+        assert!(live.spec.preemptible, "{job} may not be stopped");
+        assert!(lease.is_none_or(|until| until <= at), "{job} loses its GPUs within its lease");
+        assert!(!fresh, "{job} is stopped within its minimum run time");
+    }
+
+    /// What was just granted keeps every ceiling on the way to the top.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub(crate) fn assert_within_ceilings(&self, tenant: TenantId) {
+        let passed = self.state.ceiling_passed(tenant, 0);
+        assert!(passed.is_none(), "the ceiling of {tenant} or above it is passed");
     }
 }

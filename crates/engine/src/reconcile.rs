@@ -88,6 +88,9 @@ impl Engine {
             None if planned => Why::Moved,
             None => Why::Preempted,
         };
+        if matches!(why, Why::Preempted | Why::Moved) {
+            self.assert_stoppable(at, job);
+        }
         self.enter(at, job, Phase::Saving);
         let live = self.state_mut().live_mut(job).expect("caller checked");
         live.state.progress.done = live.state.progress.done_at(at);

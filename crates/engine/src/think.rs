@@ -40,6 +40,7 @@ pub fn think(
             wake_at: outcome.wake_at,
             notes: outcome.notes,
             faults: outcome.faults,
+            idle: outcome.idle,
             quality: Quality::Proven,
         };
         for tuner in &mut pipeline.tune {

@@ -59,6 +59,8 @@ pub struct Outcome {
     pub faults: Vec<Fault>,
     /// When to ask again.
     pub wake_at: Option<Time>,
+    /// Whether GPUs left idle are meant to be.
+    pub idle: bool,
 }
 
 impl<'a> Offer<'a> {
@@ -241,6 +243,7 @@ impl<'a> Offer<'a> {
             notes: self.notes,
             faults: self.faults,
             wake_at: self.wake_at,
+            idle: !self.conserve,
         }
     }
 

@@ -394,3 +394,21 @@ fn an_elastic_job_that_asks_for_too_much_gets_the_most_there_is() {
     assert!(host.runs(0));
     assert_eq!(host.engine.state().live(JobId(0)).expect("live").state.gpus(), 8);
 }
+
+#[test]
+fn a_decision_that_takes_for_nobody_is_not_followed() {
+    let mut host = host("fifo");
+    host.submit(0, job(0, 4));
+    let snapshot = host.engine.snapshot();
+    let take = trainyard_types::Change { job: JobId(0), to: None };
+    let mut decision = trainyard_types::Decision { changes: vec![take], ..Default::default() };
+    let now = host.engine.state().now;
+    host.engine.adopt(now, decision.clone(), &snapshot);
+    host.until(1);
+    assert!(host.runs(0), "nobody got its GPUs");
+    decision.idle = true;
+    let now = host.engine.state().now;
+    host.engine.adopt(now, decision, &snapshot);
+    host.obeys = false;
+    assert!(matches!(host.until(2)[..], [Action::Stop { why: Why::Preempted, .. }]));
+}

@@ -27,6 +27,8 @@ pub struct Decision {
     pub notes: Vec<Note>,
     /// What was wrong with grants that were dropped.
     pub faults: Vec<Fault>,
+    /// Whether GPUs that are taken away and given to nobody are meant to be idle.
+    pub idle: bool,
     /// How good the policy says it is.
     pub quality: Quality,
 }
