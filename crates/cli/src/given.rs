@@ -155,19 +155,8 @@ fn read_failed(path: &Path, error: ReadError) -> Failure {
 }
 
 /// The same jobs with the tenants that a cluster file declares; others are added by name.
-fn owned_by(mut workload: Workload, mut declared: Tenants) -> Workload {
-    if declared == Tenants::default() {
-        return workload;
-    }
-    let names: Vec<String> =
-        workload.tenants.iter().map(|(_, tenant)| tenant.name.clone()).collect();
-    let ids: Vec<_> = names.iter().map(|name| declared.intern(name)).collect();
-    for one in &mut workload.jobs {
-        let job = Arc::make_mut(&mut one.job);
-        job.tenant = ids[job.tenant.index()];
-    }
-    workload.tenants = declared;
-    workload
+fn owned_by(workload: Workload, declared: Tenants) -> Workload {
+    if declared == Tenants::default() { workload } else { workload.owned_by(declared) }
 }
 
 /// One message about the first job that cannot work.

@@ -334,6 +334,16 @@ mod tests {
     use trainyard_types::{JobId, Time, Work};
     use trainyard_workload::TraceJob;
 
+    /// The measures of jobs run in order of arrival, on a cluster without costs.
+    fn in_order(workload: &Workload, cluster: Cluster) -> Summary {
+        let cluster = Arc::new(cluster);
+        let pipeline = Selection::policy("fifo").build().expect("fifo exists");
+        let options =
+            Options { costs: "free".parse().expect("a cost model"), ..Options::default() };
+        let outcome = simulate(workload, &cluster, pipeline, &options, &mut Quiet);
+        Summary::new(workload, &cluster, &outcome)
+    }
+
     /// The measures of jobs run in order of arrival, with their GPUs and seconds, on a cluster without costs.
     fn measured(jobs: &[(u32, f64)], cluster: Cluster) -> Summary {
         let mut workload = Workload::empty("few");
@@ -342,12 +352,7 @@ mod tests {
             let (job, work) = (Arc::new(job), Work(*seconds));
             workload.jobs.push(TraceJob { job, work, fails_at: None });
         }
-        let cluster = Arc::new(cluster);
-        let pipeline = Selection::policy("fifo").build().expect("fifo exists");
-        let options =
-            Options { costs: "free".parse().expect("a cost model"), ..Options::default() };
-        let outcome = simulate(&workload, &cluster, pipeline, &options, &mut Quiet);
-        Summary::new(&workload, &cluster, &outcome)
+        in_order(&workload, cluster)
     }
 
     #[test]
@@ -385,12 +390,7 @@ mod tests {
         }
         let mut cluster = Cluster::uniform(1, 4, "v100");
         cluster.kinds[0].price_per_hour = 2.0;
-        let cluster = Arc::new(cluster);
-        let pipeline = Selection::policy("fifo").build().expect("fifo exists");
-        let options =
-            Options { costs: "free".parse().expect("a cost model"), ..Options::default() };
-        let outcome = simulate(&workload, &cluster, pipeline, &options, &mut Quiet);
-        Summary::new(&workload, &cluster, &outcome)
+        in_order(&workload, cluster)
     }
 
     #[test]

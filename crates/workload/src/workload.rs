@@ -43,6 +43,18 @@ impl Workload {
         }
     }
 
+    /// The same jobs with tenants that were declared elsewhere; those that are not declared are added by name.
+    pub fn owned_by(mut self, mut declared: Tenants) -> Workload {
+        let ids: Vec<_> =
+            self.tenants.iter().map(|(_, tenant)| declared.intern(&tenant.name)).collect();
+        for one in &mut self.jobs {
+            let job = Arc::make_mut(&mut one.job);
+            job.tenant = ids[job.tenant.index()];
+        }
+        self.tenants = declared;
+        self
+    }
+
     /// What a job is called outside.
     pub fn label(&self, job: JobId) -> String {
         match self.labels.get(job.index()) {

@@ -6,7 +6,6 @@
 use super::Sink;
 use crate::{ReadError, TraceContext, Workload, muri, tiresias, trace};
 use std::io::BufRead;
-use std::sync::Arc;
 
 pub(crate) fn read_csv(reader: &mut dyn BufRead, sink: &mut Sink) -> Result<(), ReadError> {
     read_own(sink, |context, is_open| match is_open {
@@ -56,15 +55,8 @@ pub(crate) fn read_muri(reader: &mut dyn BufRead, sink: &mut Sink) -> Result<(),
 }
 
 /// Gives the jobs to the tenants that are declared; these formats name none, so all belong to the first.
-fn take_owned(mut workload: Workload, sink: &mut Sink) {
-    let mut declared = sink.ground().0.tenants.clone();
-    let names: Vec<String> =
-        workload.tenants.iter().map(|(_, tenant)| tenant.name.clone()).collect();
-    let ids: Vec<_> = names.iter().map(|name| declared.intern(name)).collect();
-    for one in &mut workload.jobs {
-        let job = Arc::make_mut(&mut one.job);
-        job.tenant = ids[job.tenant.index()];
-    }
-    workload.tenants = declared;
+fn take_owned(workload: Workload, sink: &mut Sink) {
+    let declared = sink.ground().0.tenants.clone();
+    let workload = workload.owned_by(declared);
     sink.take_whole(workload, None);
 }
