@@ -18,10 +18,15 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("engine", &["types", "framework"]),
     ("sim", &["types", "profile", "framework", "engine", "workload"]),
     ("report", &["types", "profile", "framework", "engine", "sim", "workload"]),
+    ("api", &["types"]),
+    ("jobfile", &["types", "profile", "api"]),
+    ("store", &[]),
+    ("backend", &["types", "api"]),
+    ("daemon", &["types", "profile", "framework", "engine", "api", "store", "backend"]),
 ];
 
 /// Below the rim nothing reads a clock, a file, a socket or the environment.
-const RIM: &[&str] = &["cli", "bench", "testkit"];
+const RIM: &[&str] = &["cli", "bench", "testkit", "store", "backend", "daemon"];
 const BANNED_BELOW_RIM: &[&str] = &[
     "std::fs::",
     "std::net::",

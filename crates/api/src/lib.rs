@@ -1,0 +1,24 @@
+//! What travels between the daemon, the command line and a training job.
+//!
+//! - [`spec`]: a job as its user describes it, whatever the form of the file it came from.
+//! - [`answer`]: what the daemon says about jobs, nodes, tenants, decisions and itself.
+//! - [`problem`]: the one table of what can go wrong, with the HTTP status and the exit code of each.
+//! - [`wire`]: what a training process and its keeper say to each other.
+//!
+//! Types only: nothing here opens a socket or a file. Fields are added, never renamed or removed, within one
+//! [`SCHEMA_VERSION`]; a reader ignores fields it does not know, except in job files, where a misspelt wish would be
+//! lost in silence.
+
+pub mod answer;
+pub mod problem;
+pub mod spec;
+pub mod wire;
+
+pub use problem::{Code, Problem};
+pub use spec::{Checkpoint, JobSpec, Processes};
+
+/// The version of everything here, sent with every answer.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Where the API lives.
+pub const API_PREFIX: &str = "/v1";

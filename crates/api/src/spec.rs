@@ -1,0 +1,139 @@
+//! A job as its user describes it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A job as its user describes it. Job files, batch scripts and flags all become this.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct JobSpec {
+    /// What people call it; its command's name by default.
+    pub name: String,
+    /// The command and its arguments. Never a shell string.
+    pub argv: Vec<String>,
+    /// Where it runs; the submitter's directory by default.
+    pub cwd: Option<String>,
+    /// Variables added to its environment.
+    pub env: BTreeMap<String, String>,
+    /// The tenant that pays; the submitting user by default.
+    pub tenant: Option<String>,
+    /// GPUs asked for.
+    pub gpus: u32,
+    /// The least it can run on; `gpus` by default.
+    pub gpus_min: Option<u32>,
+    /// The most it can use; `gpus` by default.
+    pub gpus_max: Option<u32>,
+    /// Acceptable types; any by default.
+    pub gpu_types: Vec<String>,
+    /// Thousandths of one GPU, for a job that needs less than a whole one.
+    pub gpu_permille: Option<u16>,
+    /// Memory needed on each GPU.
+    pub gpu_memory_mib: u32,
+    /// Host CPUs for each GPU.
+    pub cpus_per_gpu: u16,
+    /// Host memory for each GPU.
+    pub memory_mib_per_gpu: u32,
+    /// The most nodes it may span; 0 means any.
+    pub nodes_max: u16,
+    /// How many processes are started.
+    pub processes: Processes,
+    /// Larger is more important.
+    pub priority: i32,
+    /// Its weight in fair shares.
+    pub weight: f64,
+    /// The profile of what it trains, for policies that look at speeds.
+    pub model: Option<String>,
+    /// Work it is, in steps, as far as its user knows.
+    pub steps: Option<f64>,
+    /// How long its user thinks it runs on what it asks for; used where `steps` is not given.
+    pub expected_seconds: Option<f64>,
+    /// Worth nothing when it ends later than so many seconds after its submission.
+    pub deadline_seconds: Option<f64>,
+    /// Jobs, by id, that must finish well before it starts.
+    pub after: Vec<u32>,
+    /// The earliest start, in seconds of Unix time.
+    pub begin: Option<f64>,
+    /// The longest time it may hold GPUs, all attempts together.
+    pub time_limit_seconds: Option<f64>,
+    /// How long it runs undisturbed after each start.
+    pub min_run_seconds: f64,
+    /// Whether it may be stopped and resumed.
+    pub preemptible: bool,
+    /// How often it is tried again after a failure.
+    pub retries: u16,
+    /// How it saves its state.
+    pub checkpoint: Checkpoint,
+    /// Submitted but not to be started before it is released.
+    pub hold: bool,
+    /// Its indices if it is an array: `0-9`, `1,3,5`, `0-9:2`, with `%4` for at most four at once.
+    pub array: Option<String>,
+}
+
+impl Default for JobSpec {
+    fn default() -> JobSpec {
+        JobSpec {
+            name: String::new(),
+            argv: Vec::new(),
+            cwd: None,
+            env: BTreeMap::new(),
+            tenant: None,
+            gpus: 1,
+            gpus_min: None,
+            gpus_max: None,
+            gpu_types: Vec::new(),
+            gpu_permille: None,
+            gpu_memory_mib: 0,
+            cpus_per_gpu: 0,
+            memory_mib_per_gpu: 0,
+            nodes_max: 0,
+            processes: Processes::default(),
+            priority: 0,
+            weight: 1.0,
+            model: None,
+            steps: None,
+            expected_seconds: None,
+            deadline_seconds: None,
+            after: Vec::new(),
+            begin: None,
+            time_limit_seconds: None,
+            min_run_seconds: 0.0,
+            preemptible: true,
+            retries: 3,
+            checkpoint: Checkpoint::default(),
+            hold: false,
+            array: None,
+        }
+    }
+}
+
+/// How many processes of a job are started on a node.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Processes {
+    /// One, which sees all GPUs of the job there: a batch script, `torchrun`, a plain program.
+    #[default]
+    PerNode,
+    /// One for each GPU, each with its own `RANK` and `LOCAL_RANK`.
+    PerGpu,
+}
+
+/// How a job saves its state when it must stop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Checkpoint {
+    /// The signal that asks it to save and exit: `TERM`, `USR1`, `USR2`, `INT`.
+    pub signal: String,
+    /// How long it has to do so before it is killed.
+    pub grace_seconds: f64,
+    /// Where it keeps its checkpoints; a directory of its own by default.
+    pub dir: Option<String>,
+    /// The exit code that means "saved, start me again". 0 after the signal means the same.
+    pub exit_code: i32,
+}
+
+impl Default for Checkpoint {
+    fn default() -> Checkpoint {
+        Checkpoint { signal: "TERM".to_owned(), grace_seconds: 30.0, dir: None, exit_code: 85 }
+    }
+}

@@ -1,0 +1,43 @@
+//! Where real jobs run.
+//!
+//! - [`order`]: what the daemon wants: launch, stop, adjust, forget.
+//! - [`report`]: what comes back: started, said something, ended.
+//! - [`Backend`]: whoever obeys.
+//!
+//! The rules that make "nothing lost, nothing run twice" hold:
+//! 1. The daemon gives a launch order only after that attempt is on disk in its store.
+//! 2. A backend runs an attempt (job, attempt) at most once, whatever it is told and however often it is restarted;
+//!    a repeated order for an attempt it knows is answered with what is known of it.
+//! 3. An end is kept by the backend until the daemon says [`Backend::forget`], which it does after the end is on disk.
+//! 4. Running jobs do not depend on the daemon: it may be killed at any moment, and finds them again by
+//!    [`Backend::take_stock`].
+
+pub mod order;
+pub mod report;
+
+pub use order::{Identity, LaunchOrder, StopOrder};
+pub use report::{Exit, Found, Report};
+
+use trainyard_types::{Attempt, JobId};
+
+/// Whoever obeys. Calls return at once; what comes of them arrives as [`Report`]s on the channel that the backend was
+/// made with, in any order, possibly late, possibly twice.
+pub trait Backend: Send {
+    /// Starts an attempt, at most once.
+    fn launch(&mut self, order: LaunchOrder);
+
+    /// Asks an attempt to save and exit, then kills it. A second order for the same attempt may shorten the grace.
+    fn stop(&mut self, job: JobId, attempt: Attempt, order: StopOrder);
+
+    /// Tells a running attempt to use another batch size.
+    fn set_batch(&mut self, job: JobId, attempt: Attempt, size: u32);
+
+    /// Drops what is kept about an attempt that is over.
+    fn forget(&mut self, job: JobId, attempt: Attempt);
+
+    /// Everything it knows, after a start of the daemon.
+    fn take_stock(&mut self) -> Vec<Found>;
+
+    /// Things an operator should know: no cgroup, no right to change users.
+    fn warnings(&self) -> Vec<String>;
+}

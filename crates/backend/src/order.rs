@@ -1,0 +1,82 @@
+//! What the daemon wants done.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use trainyard_api::{Checkpoint, Processes};
+use trainyard_types::{Attempt, JobId};
+
+/// An attempt to be started. Written to disk as it is, so that a keeper can read it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchOrder {
+    /// The job.
+    pub job: JobId,
+    /// Its launch.
+    pub attempt: Attempt,
+    /// What people call the job.
+    pub name: String,
+    /// The command and its arguments.
+    pub argv: Vec<String>,
+    /// Where it runs.
+    pub cwd: String,
+    /// Variables its user wants.
+    pub env: BTreeMap<String, String>,
+    /// Who it runs as; nothing for whoever the keeper runs as.
+    pub identity: Option<Identity>,
+    /// Indices of its GPUs on this machine, ascending.
+    pub gpus: Vec<u8>,
+    /// What `CUDA_VISIBLE_DEVICES` gets: UUIDs where they are known, indices otherwise. As many as `gpus`.
+    pub devices: Vec<String>,
+    /// How many processes.
+    pub processes: Processes,
+    /// How it saves its state.
+    pub checkpoint: Checkpoint,
+    /// Where its checkpoints are kept.
+    pub checkpoint_dir: String,
+    /// Work its last checkpoint holds; 0 before the first.
+    pub resumes_from: f64,
+    /// The batch size to begin with.
+    pub batch: Option<u32>,
+    /// The elements of its array: the index of this one.
+    pub array_index: Option<u32>,
+    /// The id of the first job of its array.
+    pub array_job: Option<JobId>,
+    /// Who submitted it.
+    pub user: String,
+    /// What it may use.
+    pub limits: Limits,
+}
+
+/// A Unix user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Number of the user.
+    pub uid: u32,
+    /// Number of the main group.
+    pub gid: u32,
+    /// Name.
+    pub name: String,
+    /// Home directory.
+    pub home: String,
+}
+
+/// What an attempt may use; 0 means unlimited.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Host memory.
+    pub memory_mib: u64,
+    /// Host CPUs.
+    pub cpus: u32,
+    /// Processes and threads.
+    pub processes_max: u32,
+    /// Bytes of log kept, over all rotated files.
+    pub log_bytes_max: u64,
+}
+
+/// How an attempt is to be stopped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StopOrder {
+    /// How long it has to save; zero kills at once.
+    pub grace_seconds: f64,
+    /// Why, for its log.
+    pub why: String,
+}

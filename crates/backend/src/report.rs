@@ -1,0 +1,92 @@
+//! What comes back.
+
+use serde::{Deserialize, Serialize};
+use trainyard_types::{Attempt, JobId, Sample};
+
+/// Something that happened to an attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// Its processes run.
+    Started {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+    },
+    /// It said something about itself.
+    Said {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+        /// What the engine learns from.
+        sample: Sample,
+        /// All that it said, as it said it.
+        message: trainyard_api::wire::FromJob,
+    },
+    /// It is over: no process of it is left and its GPUs are free.
+    Ended {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+        /// How.
+        exit: Exit,
+    },
+}
+
+/// How an attempt ended. Kept on disk until the daemon has it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Exit {
+    /// The exit code of the first process that did not exit with 0, or 0.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Whether it was asked to stop before it ended.
+    pub asked_to_stop: bool,
+    /// Whether it was killed because its grace was over.
+    pub killed: bool,
+    /// Whether it said that all work is done.
+    pub finished: bool,
+    /// Work of the newest checkpoint it told of.
+    pub saved: Option<f64>,
+    /// Work done as it last said.
+    pub done: Option<f64>,
+    /// Seconds from the start of its processes to its first progress.
+    pub start_seconds: Option<f64>,
+    /// Seconds from the request to stop to its end.
+    pub save_seconds: Option<f64>,
+    /// Seconds it took to read its checkpoint, as it said.
+    pub restore_seconds: Option<f64>,
+    /// Seconds from launch to end.
+    pub ran_seconds: f64,
+    /// It never ran: the command or the directory does not exist, a limit could not be set.
+    pub launch_error: Option<String>,
+    /// Its keeper died and took it along: nothing is known but that no process is left.
+    pub lost: bool,
+    /// It was killed for using too much memory.
+    pub out_of_memory: bool,
+}
+
+/// What a backend knows about an attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// It runs, or is about to.
+    Running {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+        /// Whether its processes have started.
+        started: bool,
+    },
+    /// It is over.
+    Ended {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+        /// How.
+        exit: Exit,
+    },
+}

@@ -1,0 +1,1 @@
+//! Jobs as text: TOML, YAML, JSON and batch scripts with `#SBATCH` lines become [`trainyard_api::JobSpec`]s.
