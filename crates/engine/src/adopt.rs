@@ -18,7 +18,7 @@ impl Engine {
         self.state_mut().usage_half_life = pipeline.usage_half_life;
         let mut cx = Cx::new(self.setup.seed, self.state.decisions, self.setup.work_max);
         self.ask_admission(at, pipeline, &mut cx);
-        let left_alone = self.policy_failing() && at < self.policy_retry_at;
+        let left_alone = self.left_alone(at);
         let mut decision = None;
         if !left_alone {
             decision = self.ask(at, pipeline, &mut cx);
@@ -29,10 +29,7 @@ impl Engine {
             }
         }
         if decision.is_none() && self.policy_failing() {
-            self.stats.fallbacks += 1;
-            let mut plain = std::mem::replace(&mut self.fallback, crate::fallback::pipeline());
-            decision = self.ask(at, &mut plain, &mut cx);
-            self.fallback = plain;
+            decision = self.ask_plain(at, &mut cx);
         }
         match decision {
             Some(decision) => {
@@ -46,11 +43,30 @@ impl Engine {
                 state.changed.clear();
             }
         }
+        self.wake_to_retry();
+        self.wants_decision = false;
+    }
+
+    /// Asks the plain order.
+    pub(crate) fn ask_plain(&mut self, at: Time, cx: &mut Cx) -> Option<Decision> {
+        self.stats.fallbacks += 1;
+        let mut plain = std::mem::replace(&mut self.fallback, crate::fallback::pipeline());
+        let decision = self.ask(at, &mut plain, cx);
+        self.fallback = plain;
+        decision
+    }
+
+    /// A policy that failed is asked again when its time has come, though nothing happens.
+    pub(crate) fn wake_to_retry(&mut self) {
         if self.policy_failures > 0 {
             let retry = self.policy_retry_at;
             self.wake_at = Some(self.wake_at.map_or(retry, |wake| wake.min(retry)));
         }
-        self.wants_decision = false;
+    }
+
+    /// Whether the plain order stands in for a policy that fails.
+    pub fn left_alone(&self, at: Time) -> bool {
+        self.policy_failing() && at < self.policy_retry_at
     }
 
     /// Adopts a decision that was taken on a snapshot: it is checked against what is known by now.
@@ -60,7 +76,7 @@ impl Engine {
 
     /// Takes what may be taken, gives what still fits, drops and counts the rest. The policy has seen the first
     /// `seen` changes; later ones are left for its next turn.
-    fn adopt_seen(&mut self, at: Time, decision: Decision, seen: usize) {
+    pub(crate) fn adopt_seen(&mut self, at: Time, decision: Decision, seen: usize) {
         self.stats.decisions += 1;
         let state = self.state_mut();
         state.decisions += 1;
@@ -132,7 +148,7 @@ impl Engine {
                 self.stats.policy_errors += 1;
                 None
             }
-            Thought::Panicked => {
+            Thought::Panicked | Thought::Stuck => {
                 self.stats.policy_panics += 1;
                 pipeline.policy.forget();
                 self.free = self.free_by_plan();
@@ -141,12 +157,12 @@ impl Engine {
         }
     }
 
-    fn policy_failing(&self) -> bool {
+    pub(crate) fn policy_failing(&self) -> bool {
         self.policy_failures >= self.setup.policy_failures_max
     }
 
     /// The policy is asked again after a while that doubles.
-    fn policy_failed(&mut self, at: Time) {
+    pub(crate) fn policy_failed(&mut self, at: Time) {
         self.policy_failures += 1;
         let doublings = self.policy_failures.min(9) - 1;
         let wait = self.setup.policy_retry_after.times(1 << doublings);

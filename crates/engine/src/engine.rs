@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use trainyard_framework::{Beliefs, Free, Live, Pipeline, Snapshot, State};
 use trainyard_types::{
-    Action, Attempt, Cluster, End, Event, Fault, JobId, NodeId, Reason, Span, Tenants, Time,
+    Action, Attempt, Cluster, End, Event, Fault, IdSet, JobId, NodeId, Reason, Span, Tenants, Time,
 };
 
 /// The engine. See the crate's documentation.
@@ -18,7 +18,7 @@ pub struct Engine {
     pub(crate) free: Free,
     pub(crate) real: Occupancy,
     pub(crate) machines: Machines,
-    pub(crate) beliefs: Box<dyn Beliefs>,
+    pub(crate) beliefs: Arc<dyn Beliefs>,
     pub(crate) setup: Setup,
     pub(crate) timers: BTreeSet<(Time, Timer)>,
     /// Why jobs may not run yet.
@@ -33,6 +33,12 @@ pub struct Engine {
     pub(crate) stranded: BTreeSet<JobId>,
     /// Jobs whose plan differs from reality.
     pub(crate) dirty: BTreeSet<JobId>,
+    /// Jobs that a user sends back to the queue and that have not stopped yet.
+    pub(crate) requeued: BTreeSet<JobId>,
+    /// Jobs of which something changed that must survive a restart.
+    pub(crate) touched: IdSet<JobId>,
+    /// Whether a question is out.
+    pub(crate) asked: bool,
     pub(crate) notes: BTreeMap<JobId, Reason>,
     pub(crate) wake_at: Option<Time>,
     pub(crate) wants_decision: bool,
@@ -60,6 +66,7 @@ pub(crate) enum Timer {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Block {
     pub(crate) by_user: bool,
+    pub(crate) throttled: bool,
     /// Jobs it must follow that are not over.
     pub(crate) after: Vec<JobId>,
     pub(crate) not_before: Option<Time>,
@@ -69,6 +76,7 @@ pub(crate) struct Block {
 impl Block {
     pub(crate) fn is_over(&self) -> bool {
         !self.by_user
+            && !self.throttled
             && self.after.is_empty()
             && self.not_before.is_none()
             && self.retry_at.is_none()
@@ -98,6 +106,8 @@ pub struct Stats {
     pub policy_errors: u64,
     /// Panics of the policy.
     pub policy_panics: u64,
+    /// Times the policy was cut off because it took too long.
+    pub policy_stuck: u64,
     /// Decisions taken by the plain order instead.
     pub fallbacks: u64,
     /// Nodes put into quarantine.
@@ -109,7 +119,7 @@ impl Engine {
     pub fn new(
         cluster: Arc<Cluster>,
         tenants: Tenants,
-        beliefs: Box<dyn Beliefs>,
+        beliefs: Arc<dyn Beliefs>,
         setup: Setup,
     ) -> Engine {
         Engine {
@@ -126,6 +136,9 @@ impl Engine {
             ending: BTreeMap::new(),
             stranded: BTreeSet::new(),
             dirty: BTreeSet::new(),
+            requeued: BTreeSet::new(),
+            touched: IdSet::default(),
+            asked: false,
             notes: BTreeMap::new(),
             wake_at: None,
             wants_decision: false,
@@ -146,6 +159,9 @@ impl Engine {
             Event::Cancelled(job) => self.stop_for_good(at, job, End::Cancelled),
             Event::Hold(job) => self.hold(at, job),
             Event::Release(job) => self.release(at, job),
+            Event::Requeue(job) => self.requeue(at, job),
+            Event::Throttle(job, on) => self.throttle(at, job, on),
+            Event::TenantAdded(tenant) => self.add_tenant(tenant),
             Event::Started { job, attempt } => self.started(at, job, attempt),
             Event::Stopped { job, attempt, done } => self.stopped(at, job, attempt, done),
             Event::Finished { job, attempt } => self.finished(at, job, attempt),
@@ -178,6 +194,20 @@ impl Engine {
         }
     }
 
+    /// Fires what is due and says what is to be done, without asking the policy: for a host that lets it think
+    /// elsewhere, see [`Engine::question`].
+    pub fn tick(&mut self, at: Time) -> Vec<Action> {
+        let at = self.advance(at);
+        self.fire_timers(at);
+        self.reconcile(at);
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// Jobs of which something changed since the last call that must survive a restart, over or not.
+    pub fn take_touched(&mut self) -> Vec<JobId> {
+        std::mem::take(&mut self.touched).iter().collect()
+    }
+
     /// Fires what is due, asks the policy if it must be asked, and says what is to be done.
     pub fn step(&mut self, at: Time, pipeline: &mut Pipeline) -> Vec<Action> {
         let at = self.advance(at);
@@ -201,7 +231,12 @@ impl Engine {
 
     /// A frozen copy of what is known, for a policy that thinks while the engine goes on.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { now: self.state.now, state: Arc::clone(&self.state), free: self.free.clone() }
+        Snapshot {
+            now: self.state.now,
+            state: Arc::clone(&self.state),
+            free: self.free.clone(),
+            beliefs: Arc::clone(&self.beliefs),
+        }
     }
 
     /// What is known, to be looked at.
@@ -243,7 +278,7 @@ impl Engine {
         Arc::make_mut(&mut self.state)
     }
 
-    fn advance(&mut self, at: Time) -> Time {
+    pub(crate) fn advance(&mut self, at: Time) -> Time {
         let at = at.max(self.state.now);
         if at > self.state.now {
             self.state_mut().now = at;
@@ -256,7 +291,7 @@ impl Engine {
         !(state.waiting.is_empty() && state.granted.is_empty() && state.unadmitted.is_empty())
     }
 
-    fn decision_due(&self, at: Time) -> bool {
+    pub(crate) fn decision_due(&self, at: Time) -> bool {
         match self.setup.trigger {
             Trigger::Events => self.wants_decision || self.wake_at.is_some_and(|time| time <= at),
             Trigger::Clock(span) => at.0.is_multiple_of(span.0.max(1)) && self.is_busy(),

@@ -36,6 +36,9 @@ impl Engine {
         if block.by_user {
             reasons.push(Reason::HeldByUser);
         }
+        if block.throttled {
+            reasons.push(Reason::ArrayFull);
+        }
         reasons.extend(block.after.iter().map(|job| Reason::After { job: *job }));
         reasons.extend(block.not_before.map(|time| Reason::NotBefore { time }));
         reasons.extend(block.retry_at.map(|until| Reason::BackOff { until }));

@@ -6,17 +6,20 @@
 //!
 //! - [`setup`]: when to decide, quarantine, retries.
 //! - `engine`, `lifecycle`, `machines`: events to state.
-//! - `think`, `adopt`, `fallback`: state to plan. A policy that errs or panics never stops the engine.
+//! - `think`, `elsewhere`, `adopt`, `fallback`: state to plan. A policy that errs or panics never stops the engine.
 //! - `reconcile`, `occupancy`: plan to actions; launches only on GPUs that are really free.
+//! - [`Kept`]: what must survive a restart, and an engine made from it.
 //! - [`explain`], `invariants`: why a job waits; what must always hold, asserted in release builds.
 //!
 //! Deliberately absent: clocks, files, sockets, randomness of its own, and any policy's name.
 
 mod adopt;
+mod elsewhere;
 mod engine;
 pub mod explain;
 mod fallback;
 mod invariants;
+mod keep;
 mod lifecycle;
 mod machines;
 mod occupancy;
@@ -24,7 +27,9 @@ mod reconcile;
 pub mod setup;
 mod think;
 
+pub use elsewhere::Question;
 pub use engine::{Engine, Stats};
 pub use explain::Explanation;
+pub use keep::Kept;
 pub use setup::{Quarantine, Setup, Trigger};
 pub use think::{Thought, think};

@@ -25,6 +25,7 @@ impl Engine {
             (1..=most).contains(&job.want.gpus_min) && job.want.gpus_min <= job.want.gpus_max;
         let block = Block {
             by_user: false,
+            throttled: false,
             after: job.after.iter().copied().filter(|id| self.end(*id).is_none()).collect(),
             not_before: job.not_before.filter(|time| *time > at),
             retry_at: None,
@@ -35,7 +36,7 @@ impl Engine {
         let job = if fits { within(job, most) } else { job };
         let mut state = JobState::submitted(at);
         state.queued_at = at;
-        self.state_mut().jobs[id.index()] = Some(Box::new(Live { spec: job, state }));
+        self.state_mut().jobs[id.index()] = Some(Arc::new(Live { spec: job, state }));
         if !fits {
             self.notes.insert(id, Reason::NeverFits { need, most });
             self.over(at, id, End::Rejected);
@@ -139,7 +140,12 @@ impl Engine {
         }
         let spec = Arc::clone(&live.spec);
         state.changed.push(job);
-        self.beliefs.observe(&spec, sample);
+        if Arc::get_mut(&mut self.beliefs).is_none() {
+            // Someone is thinking on them.
+            self.beliefs = self.beliefs.copied();
+        }
+        let beliefs = Arc::get_mut(&mut self.beliefs).expect("nobody else has a fresh copy");
+        beliefs.observe(&spec, sample);
     }
 
     /// A user sets a job aside.
@@ -152,9 +158,40 @@ impl Engine {
         self.wants_decision = true;
     }
 
+    /// A user sends a job back to the queue; it stops whatever the policy thinks of it.
+    pub(crate) fn requeue(&mut self, at: Time, job: JobId) {
+        let placed = self.state.live(job).is_some_and(|live| live.state.is_placed());
+        if placed && !self.ending.contains_key(&job) {
+            self.requeued.insert(job);
+            self.unplan(at, job);
+            self.wants_decision = true;
+        }
+    }
+
+    /// Too many jobs of an array run already, or no longer.
+    pub(crate) fn throttle(&mut self, at: Time, job: JobId, on: bool) {
+        if on && self.state.live(job).is_some_and(|live| !live.state.is_placed()) {
+            self.unplan(at, job);
+            self.block(at, job, |block| block.throttled = true);
+        } else if let Some(block) = self.blocked.get_mut(&job) {
+            block.throttled = on;
+            self.unblock(at, job);
+        }
+    }
+
+    /// There is one more tenant.
+    pub(crate) fn add_tenant(&mut self, tenant: trainyard_types::Tenant) {
+        let state = self.state_mut();
+        state.has_ceilings |= tenant.ceiling.is_some();
+        state.tenants.add(tenant);
+        state.used_permille.push(0);
+        state.usage.push(trainyard_framework::Usage::default());
+    }
+
     /// A user lets a job go on.
     pub(crate) fn release(&mut self, at: Time, job: JobId) {
         if let Some(block) = self.blocked.get_mut(&job) {
+            self.touched.insert(job);
             block.by_user = false;
             self.unblock(at, job);
         }
@@ -169,6 +206,7 @@ impl Engine {
         }
         self.unplan(at, job);
         self.leave_queue(job);
+        self.touched.insert(job);
         self.ending.insert(job, end);
         self.dirty.insert(job);
         self.wants_decision = true;
@@ -180,6 +218,7 @@ impl Engine {
         block.not_before = block.not_before.filter(|time| *time > at);
         block.retry_at = block.retry_at.filter(|time| *time > at);
         if block.is_over() {
+            self.touched.insert(job);
             self.blocked.remove(&job);
             if !self.state.live(job).is_some_and(|live| live.state.is_placed()) {
                 self.eligible(at, job);
@@ -198,10 +237,12 @@ impl Engine {
             self.state_mut().changed.push(job);
             self.blocked.remove(&job);
             self.stranded.remove(&job);
+            self.requeued.remove(&job);
             self.dirty.remove(&job);
+            self.touched.insert(job);
             self.ends[job.index()] = Some(end);
             self.outbox.push(Action::Ended { job, at, end });
-            self.over.push((*live, end));
+            self.over.push((Arc::unwrap_or_clone(live), end));
             self.wants_decision = true;
             for next in self.dependents.remove(&job).unwrap_or_default() {
                 if end != End::Finished {
@@ -242,6 +283,7 @@ impl Engine {
 
     /// Moves a job to another phase, counting the time it spent in the last one.
     pub(crate) fn enter(&mut self, at: Time, job: JobId, phase: Phase) {
+        self.touched.insert(job);
         let cluster = Arc::clone(&self.state.cluster);
         let live = self.state_mut().live_mut(job).expect("only live jobs change phase");
         let state = &mut live.state;
@@ -267,6 +309,7 @@ impl Engine {
         let next = if self.blocked.contains_key(&job) { Phase::Blocked } else { Phase::Waiting };
         self.enter(at, job, next);
         self.stranded.remove(&job);
+        self.requeued.remove(&job);
         let state = self.state_mut();
         let live = state.live_mut(job).expect("current");
         live.state.progress = Progress { done, at, rate: Rate(0.0) };
@@ -322,6 +365,7 @@ impl Engine {
     }
 
     fn block(&mut self, at: Time, job: JobId, why: impl FnOnce(&mut Block)) {
+        self.touched.insert(job);
         why(self.blocked.entry(job).or_default());
         let state = self.state_mut();
         state.waiting.remove(job);

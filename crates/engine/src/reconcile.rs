@@ -84,7 +84,7 @@ impl Engine {
             Some(End::Pruned) => Why::Pruned,
             Some(_) => Why::Asked,
             None if self.stranded.contains(&job) => Why::Machine,
-            None if self.blocked.contains_key(&job) => Why::Asked,
+            None if self.blocked.contains_key(&job) || self.requeued.contains(&job) => Why::Asked,
             None if planned => Why::Moved,
             None => Why::Preempted,
         };

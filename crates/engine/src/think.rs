@@ -15,6 +15,8 @@ pub enum Thought {
     Failed(PolicyError),
     /// It panicked; what is free may have been left in disorder.
     Panicked,
+    /// It was cut off because it took too long; only a host with a clock says so.
+    Stuck,
 }
 
 /// Asks a policy who gets how much, where and how. Changes nothing but `free`, which is left as it was.
@@ -76,28 +78,41 @@ fn turn_knobs(decision: &mut Decision, view: &View<'_>, knobs: Vec<(JobId, Knobs
     }
 }
 
+/// Asks a policy about jobs that were not admitted yet. The second answer is whether it panicked: a gate that breaks
+/// stays open, so that nobody is lost behind it.
+pub(crate) fn admission(
+    now: Time,
+    state: &State,
+    beliefs: &dyn Beliefs,
+    (pipeline, cx): (&mut Pipeline, &mut Cx),
+) -> (Vec<(JobId, Verdict)>, bool) {
+    let needs = pipeline.needs;
+    let verdicts = catch_unwind(AssertUnwindSafe(|| {
+        let view = View::new(now, state, beliefs, &needs);
+        let mut queue = Admission::new(&state.unadmitted);
+        pipeline.policy.admit(&mut queue, &view, cx);
+        queue.into_verdicts()
+    }));
+    match verdicts {
+        Ok(verdicts) => (verdicts, false),
+        Err(_) => (state.unadmitted.iter().map(|job| (job, Verdict::Accept)).collect(), true),
+    }
+}
+
 impl Engine {
     /// Asks the policy about jobs that were not admitted yet.
     pub(crate) fn ask_admission(&mut self, at: Time, pipeline: &mut Pipeline, cx: &mut Cx) {
         if self.state.unadmitted.is_empty() {
             return;
         }
-        let needs = pipeline.needs;
-        let verdicts = catch_unwind(AssertUnwindSafe(|| {
-            let view = View::new(at, &self.state, self.beliefs.as_ref(), &needs);
-            let mut queue = Admission::new(&self.state.unadmitted);
-            pipeline.policy.admit(&mut queue, &view, cx);
-            queue.into_verdicts()
-        }));
-        let Ok(verdicts) = verdicts else {
-            // A gate that breaks stays open: nobody is lost behind it.
-            self.stats.policy_panics += 1;
-            let all: Vec<JobId> = self.state.unadmitted.iter().collect();
-            for job in all {
-                self.admit(at, job);
-            }
-            return;
-        };
+        let (verdicts, panicked) =
+            admission(at, &self.state, self.beliefs.as_ref(), (pipeline, cx));
+        self.stats.policy_panics += u64::from(panicked);
+        self.judge(at, verdicts);
+    }
+
+    /// Lets jobs in, or not, as the policy said.
+    pub(crate) fn judge(&mut self, at: Time, verdicts: Vec<(JobId, Verdict)>) {
         for (job, verdict) in verdicts {
             if !self.state.unadmitted.contains(job) {
                 continue;

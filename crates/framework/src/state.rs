@@ -1,5 +1,6 @@
 //! Everything the engine knows, as dense arrays that a decision borrows.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trainyard_types::{
     Cluster, GpuType, IdSet, Job, JobId, JobState, Span, TenantId, Tenants, Time,
@@ -15,7 +16,7 @@ pub struct Live {
 }
 
 /// Use that fades: GPU-seconds with a half-life, growing by the GPUs held now.
-#[derive(Copy, Clone, Debug, Default, PartialEq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     gpu_seconds: f64,
     at: Time,
@@ -33,6 +34,11 @@ impl Usage {
         let half_life = half_life.as_secs_f64();
         let kept = libm::exp2(-elapsed / half_life);
         self.gpu_seconds * kept + gpus * (1.0 - kept) * half_life / std::f64::consts::LN_2
+    }
+
+    /// The use up to `now`, with no GPU held from then on.
+    pub fn idle_from(self, now: Time, half_life: Span) -> Usage {
+        Usage { gpu_seconds: self.at(now, half_life), at: now, permille: 0 }
     }
 
     /// The GPUs held change at `now`, in thousandths.
@@ -53,8 +59,9 @@ pub struct State {
     pub shapes: Vec<(GpuType, u32)>,
     /// Tenants and their ceilings.
     pub tenants: Tenants,
-    /// Jobs that are not over, by id; the over ones leave a hole.
-    pub jobs: Vec<Option<Box<Live>>>,
+    /// Jobs that are not over, by id; the over ones leave a hole. Shared one by one, so that a snapshot costs a
+    /// pointer for each job and a write after it the one job that is written.
+    pub jobs: Vec<Option<Arc<Live>>>,
     /// Admitted jobs that hold no grant.
     pub waiting: IdSet<JobId>,
     /// Jobs that hold a grant.
@@ -116,7 +123,7 @@ impl State {
 
     /// A job that is not over, to be written.
     pub fn live_mut(&mut self, job: JobId) -> Option<&mut Live> {
-        self.jobs.get_mut(job.index()).and_then(Option::as_deref_mut)
+        self.jobs.get_mut(job.index()).and_then(Option::as_mut).map(Arc::make_mut)
     }
 
     /// The first tenant on the way to the top whose ceiling `extra` thousandths more would pass.

@@ -23,6 +23,9 @@ pub trait Beliefs: Send + Sync {
         None
     }
 
+    /// The same beliefs once more, to be thought on while these go on learning.
+    fn copied(&self) -> Arc<dyn Beliefs>;
+
     /// Learns from what a running job reports.
     fn observe(&mut self, _job: &Job, _sample: &Sample) {}
 }
@@ -230,4 +233,6 @@ pub struct Snapshot {
     pub state: Arc<State>,
     /// What is free by the plan.
     pub free: Free,
+    /// What is believed, shared until the engine learns.
+    pub beliefs: Arc<dyn Beliefs>,
 }

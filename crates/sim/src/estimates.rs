@@ -9,6 +9,7 @@ use trainyard_types::{Config, Job, Rate, Work};
 use trainyard_workload::Workload;
 
 /// Beliefs of a simulated run.
+#[derive(Clone)]
 pub(crate) struct Estimates {
     speeds: Arc<Speeds>,
     work: Vec<f64>,
@@ -34,6 +35,10 @@ impl Estimates {
 }
 
 impl Beliefs for Estimates {
+    fn copied(&self) -> Arc<dyn Beliefs> {
+        Arc::new(self.clone())
+    }
+
     fn rate(&self, job: &Job, on: &Config) -> Option<Rate> {
         self.speeds.rate(job.model, on)
     }

@@ -95,7 +95,7 @@ impl<'a> Simulation<'a> {
         let start = workload.jobs.first().map_or(Time::ZERO, |one| one.job.submitted);
         let tenants = workload.tenants.clone();
         Simulation {
-            engine: Engine::new(Arc::clone(cluster), tenants, Box::new(beliefs), setup),
+            engine: Engine::new(Arc::clone(cluster), tenants, Arc::new(beliefs), setup),
             workload,
             options,
             pipeline,

@@ -11,6 +11,10 @@ use trainyard_types::{
 pub struct Plain;
 
 impl Beliefs for Plain {
+    fn copied(&self) -> Arc<dyn Beliefs> {
+        Arc::new(Plain)
+    }
+
     fn rate(&self, _job: &Job, _on: &Config) -> Option<Rate> {
         Some(Rate(1.0))
     }
@@ -42,7 +46,7 @@ impl Host {
     pub fn new(cluster: Cluster, tenants: Tenants, pipeline: Pipeline) -> Host {
         let setup = Setup { check_every: 1, ..Setup::default() };
         Host {
-            engine: Engine::new(Arc::new(cluster), tenants, Box::new(Plain), setup),
+            engine: Engine::new(Arc::new(cluster), tenants, Arc::new(Plain), setup),
             pipeline,
             actions: Vec::new(),
             obeys: true,

@@ -132,6 +132,8 @@ pub enum Reason {
     },
     /// Its user set it aside.
     HeldByUser,
+    /// As many jobs of its array run as may at once.
+    ArrayFull,
     /// It is planned and waits for GPUs to be given up.
     Freeing {
         /// By which job.

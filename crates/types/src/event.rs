@@ -1,7 +1,7 @@
 //! What happened, and what the engine wants done.
 
 use crate::{
-    Allocation, Attempt, End, GpuAt, GpuType, Job, JobId, NodeId, PoolId, Rate, Span, TenantId,
+    Allocation, Attempt, End, GpuAt, GpuType, Job, JobId, NodeId, PoolId, Rate, Span, Tenant, TenantId,
     Time, Work,
 };
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,12 @@ pub enum Event {
     Hold(JobId),
     /// A user let it go on.
     Release(JobId),
+    /// A user sends a job that holds GPUs back to the queue.
+    Requeue(JobId),
+    /// Too many jobs of an array run already, or no longer.
+    Throttle(JobId, bool),
+    /// There is one more tenant; it gets the next id.
+    TenantAdded(Tenant),
     /// A launch succeeded: the job makes progress from now on.
     Started {
         /// The job.

@@ -86,6 +86,13 @@ impl Tenants {
         })
     }
 
+    /// Adds a tenant, whose parent must be there.
+    pub fn add(&mut self, tenant: Tenant) -> TenantId {
+        assert!(tenant.parent.is_none_or(|parent| parent.index() < self.0.len()), "no such parent");
+        self.0.push(tenant);
+        TenantId((self.0.len() - 1) as u32)
+    }
+
     /// The tenant, its parent, and so on to the top.
     pub fn path(&self, id: TenantId) -> impl Iterator<Item = TenantId> + '_ {
         std::iter::successors(Some(id), |id| self.get(*id).parent)

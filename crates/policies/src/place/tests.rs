@@ -109,7 +109,7 @@ impl Yard {
         let jobs = wants.zip(0..).map(|(want, id)| {
             let simple = Job::simple(JobId(id), Time::ZERO, want.gpus);
             let state = JobState::submitted(Time::ZERO);
-            Some(Box::new(Live { spec: Arc::new(Job { want, ..simple }), state }))
+            Some(Arc::new(Live { spec: Arc::new(Job { want, ..simple }), state }))
         });
         state.jobs.extend(jobs);
         let beliefs = Known { skew: self.skew };
@@ -146,6 +146,10 @@ struct Known {
 }
 
 impl Beliefs for Known {
+    fn copied(&self) -> Arc<dyn Beliefs> {
+        Arc::new(Known { skew: self.skew })
+    }
+
     fn rate(&self, _job: &Job, _on: &Config) -> Option<Rate> {
         None
     }
