@@ -274,6 +274,14 @@ impl Engine {
         self.ends.get(job.index()).copied().flatten()
     }
 
+    /// What is believed, to be changed; whoever thinks on it keeps the old beliefs.
+    pub(crate) fn beliefs_mut(&mut self) -> &mut dyn Beliefs {
+        if Arc::get_mut(&mut self.beliefs).is_none() {
+            self.beliefs = self.beliefs.copied();
+        }
+        Arc::get_mut(&mut self.beliefs).expect("nobody else has a fresh copy")
+    }
+
     pub(crate) fn state_mut(&mut self) -> &mut State {
         Arc::make_mut(&mut self.state)
     }

@@ -139,13 +139,10 @@ impl Engine {
             *progress = Progress { done: progress.done_at(at), at, rate };
         }
         let spec = Arc::clone(&live.spec);
+        let held = live.state.held.clone();
         state.changed.push(job);
-        if Arc::get_mut(&mut self.beliefs).is_none() {
-            // Someone is thinking on them.
-            self.beliefs = self.beliefs.copied();
-        }
-        let beliefs = Arc::get_mut(&mut self.beliefs).expect("nobody else has a fresh copy");
-        beliefs.observe(&spec, sample);
+        let on = held.map(|held| held.config(&self.state.cluster));
+        self.beliefs_mut().observe(&spec, on.as_ref(), sample);
     }
 
     /// A user sets a job aside.
@@ -242,6 +239,7 @@ impl Engine {
             self.touched.insert(job);
             self.ends[job.index()] = Some(end);
             self.outbox.push(Action::Ended { job, at, end });
+            self.beliefs_mut().over(&live.spec);
             self.over.push((Arc::unwrap_or_clone(live), end));
             self.wants_decision = true;
             for next in self.dependents.remove(&job).unwrap_or_default() {

@@ -27,7 +27,15 @@ pub trait Beliefs: Send + Sync {
     fn copied(&self) -> Arc<dyn Beliefs>;
 
     /// Learns from what a running job reports.
-    fn observe(&mut self, _job: &Job, _sample: &Sample) {}
+    fn observe(&mut self, _job: &Job, _on: Option<&Config>, _sample: &Sample) {}
+
+    /// What was learnt, as a text that survives a restart; nothing if nothing can be learnt.
+    fn kept(&self) -> Option<String> {
+        None
+    }
+
+    /// A job is over: nothing more will be asked about it.
+    fn over(&mut self, _job: &Job) {}
 }
 
 /// One job as a policy sees it.

@@ -1,8 +1,8 @@
 //! What happened, and what the engine wants done.
 
 use crate::{
-    Allocation, Attempt, End, GpuAt, GpuType, Job, JobId, NodeId, PoolId, Rate, Span, Tenant, TenantId,
-    Time, Work,
+    Allocation, Attempt, End, GpuAt, GpuType, Job, JobId, NodeId, PoolId, Rate, Span, Tenant,
+    TenantId, Time, Work,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -121,6 +121,12 @@ pub struct Sample {
     pub epoch: Option<u32>,
     /// GPUs it would like.
     pub wants_gpus: Option<u32>,
+    /// Work it is in all, once it knows.
+    pub total: Option<Work>,
+    /// How long its last stop took, from the request until its GPUs were free.
+    pub save: Option<Span>,
+    /// How long its last start took, from the launch to the first progress.
+    pub start: Option<Span>,
 }
 
 /// Why a job is stopped.

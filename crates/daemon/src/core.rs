@@ -1,0 +1,429 @@
+//! The durable core: the engine with its records, as a state machine without input or output.
+//!
+//! A turn takes what came in and says, in this order, what must be on disk ([`Turn::writes`]), what may then be
+//! answered ([`Turn::replies`]) and what may then be done ([`Turn::orders`]). Whoever drives it keeps that order;
+//! if the writes fail, the turn is as if it had never been: the core is dropped and made anew from the store.
+//!
+//! - `submit`: from a submission to a job.
+//! - `acts`: what users and operators do.
+//! - `reports`: what comes back from the backend.
+//! - `obey`: from the engine's actions to orders.
+//! - `open`: from the store to a core.
+
+mod acts;
+mod obey;
+mod open;
+mod reports;
+mod submit;
+
+pub use open::{Opening, StartError};
+pub use submit::JOBS_MAX;
+
+use crate::access::Caller;
+use crate::desk::{Act, NewToken, NodeAct};
+use crate::flight::Line;
+use crate::record::Record;
+use crate::words;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use trainyard_api::answer::{SubmitRequest, Submitted};
+use trainyard_api::{Code, Problem};
+use trainyard_backend::{Identity, LaunchOrder, Report, StopOrder};
+use trainyard_engine::{Engine, Question, Setup, Thought};
+use trainyard_profile::Catalog;
+use trainyard_store::Write;
+use trainyard_types::{Attempt, Cluster, End, Event, JobId, Span, Time};
+
+/// How many client keys and ends are remembered beside the store.
+const REMEMBERED_MAX: usize = 100_000;
+/// How often what is only of use to policies is written down.
+const KEEP_EVERY: Span = Span::secs(5);
+/// How many overdue moments are caught up with in one turn.
+const CATCH_UP_MAX: u32 = 1000;
+
+/// How a core is set up.
+#[derive(Clone)]
+pub struct CoreOptions {
+    /// The machine, as nodes of one GPU type each.
+    pub cluster: Arc<Cluster>,
+    /// For each node the GPUs of the machine that are its own: index, and what a process is told.
+    pub devices: Vec<Vec<(u8, String)>>,
+    /// Profiles.
+    pub catalog: Arc<Catalog>,
+    /// The engine's settings.
+    pub setup: Setup,
+    /// The policy, as it is shown.
+    pub policy: String,
+    /// The half-life of use that the policy names.
+    pub half_life: Span,
+    /// This start of the machine.
+    pub boot: String,
+    /// Where checkpoints are kept unless a job says otherwise.
+    pub checkpoint_root: String,
+    /// What an attempt may use at most.
+    pub processes_max: u32,
+    /// Bytes of log kept for each process.
+    pub log_bytes_max: u64,
+}
+
+/// Something that came in.
+pub enum Input {
+    /// Somebody asks.
+    Ask {
+        /// Where the answer goes.
+        ticket: u64,
+        /// Who.
+        caller: Caller,
+        /// What.
+        ask: Ask,
+    },
+    /// The backend says something.
+    Report(Report),
+    /// The policy has an answer to the question that is out.
+    Thought(Thought),
+}
+
+/// What can be asked that changes something.
+pub enum Ask {
+    /// Takes jobs on.
+    Submit {
+        /// The jobs.
+        request: SubmitRequest,
+        /// Who they run as.
+        identity: Option<Identity>,
+        /// What the store knows of the key: digest of the request and answer.
+        known: Option<(String, String)>,
+        /// How jobs ended that they wait for, as far as the store knows.
+        ends: BTreeMap<u32, End>,
+    },
+    /// Does something to a job.
+    Act {
+        /// The job.
+        job: u32,
+        /// What.
+        act: Act,
+    },
+    /// Does something to a node.
+    Node {
+        /// Its name.
+        node: String,
+        /// What.
+        act: NodeAct,
+    },
+    /// Another policy decides from now on; whoever asks has built it.
+    SetPolicy {
+        /// As it is shown.
+        label: String,
+        /// The half-life it names.
+        half_life: Span,
+    },
+    /// Takes a token on.
+    AddToken(NewToken),
+    /// Drops a token.
+    DropToken(String),
+    /// Something was refused.
+    Refused {
+        /// What.
+        action: String,
+        /// On what.
+        target: String,
+    },
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Said {
+    /// Jobs were taken on.
+    Submitted(Submitted),
+    /// It is done.
+    Done,
+}
+
+/// What the backend is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Order {
+    /// Start an attempt.
+    Launch(Box<LaunchOrder>),
+    /// Stop an attempt.
+    Stop(JobId, Attempt, StopOrder),
+    /// Use another batch size.
+    SetBatch(JobId, Attempt, u32),
+    /// The end of an attempt is on disk.
+    Forget(JobId, Attempt),
+}
+
+/// What comes of a turn, in the order in which it must be dealt with.
+#[derive(Default)]
+pub struct Turn {
+    /// First this must be on disk, whole.
+    pub writes: Vec<Write>,
+    /// Then these are answered.
+    pub replies: Vec<(u64, Result<Said, Problem>)>,
+    /// And these are carried out.
+    pub orders: Vec<Order>,
+    /// The flight record of the turn.
+    pub lines: Vec<Line>,
+    /// What the policy is asked now.
+    pub question: Option<Question>,
+    /// Jobs that ended, for those who count.
+    pub ended: Vec<(JobId, End)>,
+    /// Attempts that were ordered to start, with how long their jobs had waited.
+    pub launched: Vec<(JobId, Span)>,
+}
+
+/// The core. See the module's documentation.
+pub struct Core {
+    pub(crate) options: CoreOptions,
+    pub(crate) engine: Engine,
+    /// Jobs that are not over, shared with whoever looks.
+    pub(crate) records: Arc<BTreeMap<JobId, Arc<Record>>>,
+    pub(crate) next_job: u32,
+    /// Names of models without a profile, in the order of their ids.
+    kin: Vec<String>,
+    kin_ids: HashMap<String, u32>,
+    tenant_ids: HashMap<String, trainyard_types::TenantId>,
+    /// Keys used since the start, oldest first.
+    keys: HashMap<(String, String), (String, String)>,
+    key_order: VecDeque<(String, String)>,
+    /// How jobs ended since the start.
+    ends: BTreeMap<JobId, End>,
+    /// Jobs of arrays that wait because enough of them run, and how many run.
+    pub(crate) arrays: BTreeMap<JobId, ArrayState>,
+    /// Nodes out of service by an operator, with the reason.
+    pub(crate) drained: BTreeMap<String, String>,
+    question: Option<Question>,
+    kept_at: Time,
+    pub(crate) wall: i64,
+    pub(crate) now: Time,
+    turn: Turn,
+}
+
+/// An array with a limit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ArrayState {
+    /// How many may be in the queue or run at once.
+    pub at_once: u32,
+    /// How many do.
+    pub active: u32,
+    /// The rest, in order.
+    pub waiting: VecDeque<JobId>,
+}
+
+impl Core {
+    /// Takes a turn at engine time `at` and Unix time `wall` in microseconds.
+    pub fn turn(&mut self, at: Time, wall: i64, inputs: Vec<Input>) -> Turn {
+        self.wall = wall;
+        for _ in 0..CATCH_UP_MAX {
+            match self.engine.due() {
+                Some(due) if due < at => self.moment(due),
+                _ => break,
+            }
+        }
+        self.now = at.max(self.engine.state().now);
+        for input in inputs {
+            match input {
+                Input::Ask { ticket, caller, ask } => {
+                    let answer = self.ask(&caller, ask);
+                    self.turn.replies.push((ticket, answer));
+                }
+                Input::Report(report) => self.report(report),
+                Input::Thought(thought) => self.concluded(thought),
+            }
+        }
+        self.moment(self.now);
+        self.keep();
+        std::mem::take(&mut self.turn)
+    }
+
+    /// When a turn is due though nothing comes in.
+    pub fn due(&self) -> Option<Time> {
+        self.engine.due()
+    }
+
+    /// The engine, to be looked at.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Fires what is due, and asks the policy if it must be asked.
+    fn moment(&mut self, at: Time) {
+        self.now = at.max(self.engine.state().now);
+        self.tick();
+        let question = self.engine.question(self.now, self.options.half_life);
+        self.turn.lines.push(Line::Question { at: self.now });
+        match question {
+            Some(question) => {
+                self.question = Some(question.clone());
+                self.turn.question = Some(question);
+            }
+            // The plain order may have decided.
+            None => self.tick(),
+        }
+    }
+
+    fn tick(&mut self) {
+        self.turn.lines.push(Line::Tick { at: self.now });
+        let actions = self.engine.tick(self.now);
+        self.obey(actions);
+    }
+
+    fn concluded(&mut self, thought: Thought) {
+        let Some(question) = self.question.take() else { return };
+        if let Some(trouble) = trouble(&thought) {
+            self.event("policy-failed", None, &trouble, Value::Null);
+        }
+        self.turn.lines.push(Line::concluded(self.now, &thought));
+        self.engine.conclude(self.now, &question, thought);
+        self.tick();
+    }
+
+    /// Something happened: the engine is told, and the flight record notes it.
+    pub(crate) fn apply(&mut self, event: Event) {
+        self.turn.lines.push(Line::Event { at: self.now, event: event.clone() });
+        self.engine.apply(self.now, event);
+    }
+
+    fn ask(&mut self, caller: &Caller, ask: Ask) -> Result<Said, Problem> {
+        match ask {
+            Ask::Submit { request, identity, known, ends } => {
+                self.submit(caller, &request, identity, known, &ends)
+            }
+            Ask::Act { job, act } => self.act(caller, JobId(job), act),
+            Ask::Node { node, act } => self.act_on_node(caller, &node, act),
+            Ask::SetPolicy { label, half_life } => self.set_policy(caller, label, half_life),
+            Ask::AddToken(token) => self.add_token(caller, token),
+            Ask::DropToken(name) => self.drop_token(caller, name),
+            Ask::Refused { action, target } => {
+                self.audit(&caller.user, &action, &target, false);
+                Ok(Said::Done)
+            }
+        }
+    }
+
+    /// Writes what changed: states of jobs, and now and then what policies use.
+    fn keep(&mut self) {
+        for (live, end) in self.engine.take_over() {
+            self.ended(&live, end);
+        }
+        for job in self.engine.take_touched() {
+            let Some(record) = self.records.get(&job) else { continue };
+            let Some(kept) = self.engine.kept(job) else { continue };
+            let state = text(&record.course(kept));
+            self.turn.writes.push(Write::SetState { job: job.0, state, end: None });
+        }
+        let idle = self.turn.writes.is_empty();
+        if !idle {
+            self.meta("last_at", &json!(self.now.0));
+        }
+        if self.now.since(self.kept_at) >= KEEP_EVERY && !idle {
+            self.keep_all();
+        }
+    }
+
+    /// Writes what policies use and nobody else misses: at times, and before a clean end.
+    pub fn keep_all(&mut self) {
+        self.kept_at = self.now;
+        let usage = json!(self.engine.usage());
+        self.meta("usage", &usage);
+        if let Some(learnt) = self.engine.beliefs().kept() {
+            self.turn.writes.push(Write::SetMeta { name: "learnt".to_owned(), value: learnt });
+        }
+    }
+
+    /// What `keep_all` wants written, outside a turn.
+    pub fn parting_writes(&mut self) -> Vec<Write> {
+        self.keep_all();
+        std::mem::take(&mut self.turn).writes
+    }
+
+    pub(crate) fn meta(&mut self, name: &str, value: &Value) {
+        self.turn.writes.push(Write::SetMeta { name: name.to_owned(), value: value.to_string() });
+    }
+
+    pub(crate) fn event(&mut self, kind: &str, job: Option<JobId>, sentence: &str, data: Value) {
+        let user = job.and_then(|job| self.records.get(&job));
+        let user = user.map(|record| record.submission.user.clone());
+        self.turn.writes.push(Write::AddEvent {
+            wall: self.wall,
+            kind: kind.to_owned(),
+            job: job.map(|job| job.0),
+            user,
+            data: json!({ "text": sentence, "data": data }).to_string(),
+        });
+    }
+
+    pub(crate) fn audit(&mut self, user: &str, action: &str, target: &str, allowed: bool) {
+        self.turn.writes.push(Write::AddAudit {
+            wall: self.wall,
+            user: user.to_owned(),
+            action: action.to_owned(),
+            target: target.to_owned(),
+            allowed,
+        });
+    }
+
+    pub(crate) fn record_mut(&mut self, job: JobId) -> Option<&mut Record> {
+        Arc::make_mut(&mut self.records).get_mut(&job).map(Arc::make_mut)
+    }
+
+    /// An engine's moment in microseconds of Unix time.
+    pub(crate) fn wall_of(&self, at: Time) -> i64 {
+        self.wall + at.0 as i64 - self.now.0 as i64
+    }
+
+    /// A job is over: it leaves the records, and the store keeps what is left of it.
+    fn ended(&mut self, live: &trainyard_framework::Live, end: End) {
+        let job = live.spec.id;
+        self.ends.insert(job, end);
+        if self.ends.len() > REMEMBERED_MAX {
+            self.ends.pop_first();
+        }
+        let name = words::name_of_end(end);
+        let Some(record) = self.records.get(&job).map(Arc::clone) else { return };
+        let sentence = match &record.said {
+            Some(said) => format!("job {} is over: {name} ({said})", job.0),
+            None => format!("job {} is over: {name}", job.0),
+        };
+        self.event("ended", Some(job), &sentence, json!({ "end": name }));
+        let state = trainyard_types::JobState { planned: None, ..live.state.clone() };
+        let kept = trainyard_engine::Kept {
+            state,
+            by_user: false,
+            throttled: false,
+            retry_at: None,
+            ending: None,
+            requeued: false,
+        };
+        let state = text(&record.course(kept));
+        self.turn.writes.push(Write::SetState { job: job.0, state, end: Some(name.to_owned()) });
+        self.turn.ended.push((job, end));
+        Arc::make_mut(&mut self.records).remove(&job);
+        self.let_next_of_array(&record);
+    }
+}
+
+fn trouble(thought: &Thought) -> Option<String> {
+    match thought {
+        Thought::Decided(_) => None,
+        Thought::Failed(error) => Some(format!("the policy could not decide: {error}")),
+        Thought::Panicked => Some("the policy panicked; the plan is kept".to_owned()),
+        Thought::Stuck => Some("the policy took too long and was cut off".to_owned()),
+    }
+}
+
+/// As it is stored. Our own types always have a text.
+pub(crate) fn text(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("a type of our own becomes JSON")
+}
+
+/// No such job, or one that is over.
+pub(crate) fn no_such_job(job: JobId, ends: &BTreeMap<JobId, End>) -> Problem {
+    match ends.get(&job) {
+        Some(end) => Problem::new(
+            Code::Conflict,
+            format!("job {} is over already: {}", job.0, words::name_of_end(*end)),
+        ),
+        None => Problem::new(Code::NotFound, format!("there is no job {} that is not over", job.0)),
+    }
+}

@@ -1,0 +1,247 @@
+//! The flight record: all that was told to the engine since it was made, so that every decision can be taken again.
+
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use trainyard_engine::{Engine, Kept, Setup, Thought};
+use trainyard_framework::{Beliefs, Usage};
+use trainyard_types::{Cluster, Decision, End, Event, Job, JobId, Span, Tenants, Time};
+
+/// The version of the record's form.
+pub const FLIGHT_VERSION: u32 = 1;
+
+/// The engine as it was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Base {
+    /// The version of the record's form.
+    pub version: u32,
+    /// The version of the program that wrote it.
+    pub program: String,
+    /// When.
+    pub at: Time,
+    /// When, in microseconds of Unix time.
+    pub wall: i64,
+    /// The machine.
+    pub cluster: Cluster,
+    /// Tenants.
+    pub tenants: Tenants,
+    /// The engine's settings.
+    pub setup: Setup,
+    /// The policy, as it is chosen by name.
+    pub policy: String,
+    /// The half-life it names.
+    pub half_life: Span,
+    /// Jobs that were not over.
+    pub jobs: Vec<(Job, Kept)>,
+    /// How jobs ended that others wait for.
+    pub ends: Vec<(JobId, End)>,
+    /// Use of tenants.
+    pub usage: Vec<Usage>,
+    /// What was learnt by then.
+    pub learnt: Option<String>,
+    /// Nodes out of service.
+    pub drained: Vec<trainyard_types::NodeId>,
+}
+
+/// One thing that was told to the engine, or asked of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Line {
+    /// The engine as it was made; the first line.
+    Base(Box<Base>),
+    /// Something happened.
+    Event {
+        /// When.
+        at: Time,
+        /// What.
+        event: Event,
+    },
+    /// What was due was fired and reality compared with the plan.
+    Tick {
+        /// When.
+        at: Time,
+    },
+    /// It was looked whether the policy must be asked.
+    Question {
+        /// When.
+        at: Time,
+    },
+    /// The policy's answer was taken.
+    Concluded {
+        /// When.
+        at: Time,
+        /// The answer; nothing where there was none.
+        decision: Option<Decision>,
+        /// Why there was none: `failed`, `panicked` or `stuck`.
+        trouble: Option<String>,
+    },
+    /// Another policy decides from now on.
+    Policy {
+        /// When.
+        at: Time,
+        /// Which.
+        policy: String,
+        /// The half-life it names.
+        half_life: Span,
+    },
+}
+
+impl Line {
+    /// An answer as it is recorded.
+    pub fn concluded(at: Time, thought: &Thought) -> Line {
+        let (decision, trouble) = match thought {
+            Thought::Decided(decision) => (Some(decision.clone()), None),
+            Thought::Failed(_) => (None, Some("failed")),
+            Thought::Panicked => (None, Some("panicked")),
+            Thought::Stuck => (None, Some("stuck")),
+        };
+        Line::Concluded { at, decision, trouble: trouble.map(str::to_owned) }
+    }
+}
+
+/// What came of taking all decisions again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Replayed {
+    /// Decisions that were taken again.
+    pub decisions: u64,
+    /// Of these, the ones that came out otherwise.
+    pub different: u64,
+    /// Times the policy had no answer; taken over as recorded.
+    pub without_answer: u64,
+    /// Events.
+    pub events: u64,
+    /// Actions that the engine wanted.
+    pub actions: u64,
+    /// The first difference: number of the line, recorded and again.
+    pub first: Option<(u64, String, String)>,
+}
+
+/// Why a record cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// It does not begin with the engine as it was made.
+    #[error("line 1: expected the base of a flight record, as `trainyard capture` writes it")]
+    NoBase,
+    /// It was written in another form.
+    #[error(
+        "line 1: the record has version {0}, and this program reads {FLIGHT_VERSION}: use the program that wrote it"
+    )]
+    Version(u32),
+    /// A line cannot be read.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// Its number, from 1.
+        line: u64,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The policy cannot be built.
+    #[error("the policy `{policy}` cannot be built: {problem}")]
+    Policy {
+        /// Which.
+        policy: String,
+        /// Why.
+        problem: String,
+    },
+}
+
+/// Makes a pipeline from the text that names it.
+pub type Maker<'a> = dyn Fn(&str) -> Result<trainyard_framework::Pipeline, String> + 'a;
+/// Makes beliefs for a cluster from what was learnt.
+pub type Believer<'a> = dyn Fn(&Cluster, Option<&str>) -> Arc<dyn Beliefs> + 'a;
+
+/// Takes all decisions of a record again and compares them with those that were taken.
+pub fn replay(
+    lines: impl Iterator<Item = Result<Line, ReplayError>>,
+    maker: &Maker<'_>,
+    believer: &Believer<'_>,
+) -> Result<Replayed, ReplayError> {
+    let build = |policy: &str| {
+        maker(policy).map_err(|problem| ReplayError::Policy { policy: policy.to_owned(), problem })
+    };
+    let mut lines = lines.zip(1u64..);
+    let Some((Ok(Line::Base(base)), _)) = lines.next() else { return Err(ReplayError::NoBase) };
+    if base.version != FLIGHT_VERSION {
+        return Err(ReplayError::Version(base.version));
+    }
+    let mut pipeline = build(&base.policy)?;
+    let mut half_life = base.half_life;
+    let mut engine = engine_of(*base, believer);
+    let mut question = None;
+    let mut seen = Replayed::default();
+    for (line, number) in lines {
+        match line? {
+            Line::Base(_) => return Err(ReplayError::NoBase),
+            Line::Event { at, event } => {
+                engine.apply(at, event);
+                seen.events += 1;
+            }
+            Line::Tick { at } => seen.actions += engine.tick(at).len() as u64,
+            Line::Question { at } => question = engine.question(at, half_life).or(question),
+            Line::Concluded { at, decision, trouble } => {
+                let Some(asked) = question.take() else {
+                    let problem = "an answer without a question".to_owned();
+                    return Err(ReplayError::Line { line: number, problem });
+                };
+                let thought = match (&decision, trouble.as_deref()) {
+                    (Some(recorded), _) => {
+                        again(&asked, &mut pipeline, (number, recorded), &mut seen)
+                    }
+                    (None, trouble) => {
+                        seen.without_answer += 1;
+                        without_answer(trouble)
+                    }
+                };
+                engine.conclude(at, &asked, thought);
+            }
+            Line::Policy { at: _, policy, half_life: other } => {
+                pipeline = build(&policy)?;
+                half_life = other;
+                engine.forgive_policy();
+            }
+        }
+    }
+    Ok(seen)
+}
+
+/// The engine as it was made.
+pub fn engine_of(base: Base, believer: &Believer<'_>) -> Engine {
+    let beliefs = believer(&base.cluster, base.learnt.as_deref());
+    let mut engine = Engine::new(Arc::new(base.cluster), base.tenants, beliefs, base.setup);
+    let jobs = base.jobs.into_iter().map(|(job, kept)| (Arc::new(job), kept)).collect();
+    engine.restore(base.at, jobs, &base.ends, &base.usage);
+    for node in base.drained {
+        engine.apply(base.at, Event::NodeDrained(node));
+    }
+    engine
+}
+
+fn again(
+    asked: &trainyard_engine::Question,
+    pipeline: &mut trainyard_framework::Pipeline,
+    (line, recorded): (u64, &Decision),
+    seen: &mut Replayed,
+) -> Thought {
+    seen.decisions += 1;
+    let thought = asked.think(pipeline);
+    let same = matches!(&thought, Thought::Decided(decision) if decision == recorded);
+    if !same {
+        seen.different += 1;
+        let shown = match &thought {
+            Thought::Decided(decision) => serde_json::to_string(decision).unwrap_or_default(),
+            Thought::Failed(error) => format!("failed: {error}"),
+            Thought::Panicked => "panicked".to_owned(),
+            Thought::Stuck => "stuck".to_owned(),
+        };
+        let was = serde_json::to_string(recorded).unwrap_or_default();
+        seen.first.get_or_insert((line, was, shown));
+    }
+    // What really happened goes on from what was really decided.
+    Thought::Decided(recorded.clone())
+}
+
+fn without_answer(trouble: Option<&str>) -> Thought {
+    match trouble {
+        Some("stuck") => Thought::Stuck,
+        _ => Thought::Panicked,
+    }
+}

@@ -1,0 +1,155 @@
+//! What the live side believes about speeds, sizes and costs, and how it learns from what jobs say.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use trainyard_framework::{Beliefs, ChangeCost};
+use trainyard_profile::Speeds;
+use trainyard_types::{Config, Job, JobId, ModelId, Rate, Sample, Span, Work};
+
+/// How much a new figure counts against those before it.
+const NEWEST_COUNTS: f64 = 0.3;
+/// What saving and starting cost until a job of the same kin was measured.
+const UNKNOWN: ChangeCost =
+    ChangeCost { save: Span::secs(2), start: Span::secs(10), in_place: false };
+
+/// What was learnt about jobs that are alike: the same profile, or the same name where there is none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Kin {
+    /// Seconds from the request to stop until the GPUs were free.
+    pub save: Option<f64>,
+    /// Seconds from the launch to the first progress.
+    pub start: Option<f64>,
+    /// Measured speed over the speed of the profile.
+    pub factor: Option<f64>,
+}
+
+/// What is known of one job beyond its submission.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Own {
+    total: Option<f64>,
+    /// Its speed where it last ran, and on how many GPUs.
+    rate: Option<(f64, u32)>,
+}
+
+/// What was learnt, as it is written down. Lists, for JSON has no keys but texts.
+#[derive(Default, Serialize, Deserialize)]
+struct Memory {
+    kin: Vec<(ModelId, Kin)>,
+    own: Vec<(JobId, Own)>,
+}
+
+/// The live side's beliefs. Cheap to copy: the profiles are shared.
+#[derive(Clone)]
+pub struct Learnt {
+    speeds: Arc<Speeds>,
+    /// Models with a profile come first; the rest are names.
+    profiled: u32,
+    kin: BTreeMap<ModelId, Kin>,
+    own: BTreeMap<JobId, Own>,
+}
+
+impl Learnt {
+    /// Profiles, the first `profiled` models having one, and what was learnt before.
+    pub fn new(speeds: Arc<Speeds>, profiled: usize, before: Option<&str>) -> Learnt {
+        // What was learnt is a cache: what cannot be read is learnt again.
+        let before: Option<Memory> = before.and_then(|text| serde_json::from_str(text).ok());
+        let Memory { kin, own } = before.unwrap_or_default();
+        let (kin, own) = (kin.into_iter().collect(), own.into_iter().collect());
+        Learnt { speeds, profiled: profiled as u32, kin, own }
+    }
+
+    fn has_profile(&self, job: &Job) -> bool {
+        job.model.0 < self.profiled
+    }
+}
+
+impl Beliefs for Learnt {
+    fn copied(&self) -> Arc<dyn Beliefs> {
+        Arc::new(self.clone())
+    }
+
+    fn rate(&self, job: &Job, on: &Config) -> Option<Rate> {
+        if self.has_profile(job) {
+            let factor = self.kin.get(&job.model).and_then(|kin| kin.factor).unwrap_or(1.0);
+            return self.speeds.rate(job.model, on).map(|rate| Rate(rate.0 * factor));
+        }
+        // Without a profile speed is taken to grow with the number of GPUs, from what was measured or, until then,
+        // from one second of work a second on what was asked for.
+        let own = self.own.get(&job.id).and_then(|own| own.rate);
+        let (rate, gpus) = own.unwrap_or((1.0, job.want.gpus.max(1)));
+        let part = f64::from(on.gpus) / f64::from(gpus.max(1));
+        let share = f64::from(on.permille) / f64::from(job.want.permille.max(1));
+        Some(Rate(rate * part * share))
+    }
+
+    fn change(&self, job: &Job, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
+        let mut cost = match self.has_profile(job) {
+            true => self.speeds.change(job.model, from, to),
+            false => UNKNOWN,
+        };
+        // A job of the live side is always stopped and started: resizing in place needs a word of the job itself.
+        cost.in_place = false;
+        if let Some(kin) = self.kin.get(&job.model) {
+            cost.save = kin.save.map_or(cost.save, Span::from_secs_f64);
+            cost.start = kin.start.map_or(cost.start, Span::from_secs_f64);
+        }
+        if from.is_none() {
+            cost.save = Span::ZERO;
+        }
+        if to.is_none() {
+            cost.start = Span::ZERO;
+        }
+        cost
+    }
+
+    fn work(&self, job: &Job) -> Option<Work> {
+        let own = self.own.get(&job.id).and_then(|own| own.total).map(Work);
+        own.or(job.declared)
+    }
+
+    fn skew(&self, job: &Job) -> Option<f64> {
+        self.has_profile(job).then(|| self.speeds.skew(job.model)).flatten()
+    }
+
+    fn observe(&mut self, job: &Job, on: Option<&Config>, sample: &Sample) {
+        let own = self.own.entry(job.id).or_default();
+        if let Some(total) = sample.total {
+            own.total = Some(total.0);
+        }
+        if let (Some(rate), Some(on)) = (sample.rate, on)
+            && rate.0 > 0.0
+        {
+            own.rate = Some((rate.0, on.gpus));
+        }
+        let kin = self.kin.entry(job.model).or_default();
+        if let Some(save) = sample.save {
+            kin.save = Some(blend(kin.save, save.as_secs_f64()));
+        }
+        if let Some(start) = sample.start {
+            kin.start = Some(blend(kin.start, start.as_secs_f64()));
+        }
+        if job.model.0 < self.profiled
+            && let (Some(rate), Some(on)) = (sample.rate, on)
+            && let Some(profile) = self.speeds.rate(job.model, on)
+            && profile.0 > 0.0
+            && rate.0 > 0.0
+        {
+            kin.factor = Some(blend(kin.factor, rate.0 / profile.0));
+        }
+    }
+
+    fn kept(&self) -> Option<String> {
+        let kin = self.kin.iter().map(|(model, kin)| (*model, kin.clone())).collect();
+        let own = self.own.iter().map(|(job, own)| (*job, own.clone())).collect();
+        serde_json::to_string(&Memory { kin, own }).ok()
+    }
+
+    fn over(&mut self, job: &Job) {
+        self.own.remove(&job.id);
+    }
+}
+
+fn blend(old: Option<f64>, new: f64) -> f64 {
+    old.map_or(new, |old| old + NEWEST_COUNTS * (new - old))
+}

@@ -1,0 +1,103 @@
+//! Reasons in words.
+
+use trainyard_api::answer::Standing;
+use trainyard_types::{End, Phase, Reason, Tenants, Time};
+
+/// A moment in seconds from now, for sentences.
+fn in_seconds(now: Time, then: Time) -> String {
+    let seconds = then.since(now).as_secs_f64();
+    if seconds < 120.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
+}
+
+/// One sentence that says why a job does not run.
+pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
+    match reason {
+        Reason::NoRoom { need, free } => {
+            format!("needs {need} GPUs, and {free} that it could use are free")
+        }
+        Reason::Fragmented { need, free } => {
+            format!("needs {need} GPUs together; {free} are free, but not together")
+        }
+        Reason::Outranked { by } => format!("job {} comes first", by.0),
+        Reason::Reserved { by, until } => {
+            let when = in_seconds(now, *until);
+            format!("GPUs are kept free for job {}, expected to start in {when}", by.0)
+        }
+        Reason::Quota { tenant, ceiling, used } => {
+            let name = &tenants.get(*tenant).name;
+            format!("`{name}` uses {used} of the {ceiling} GPUs it may use at once")
+        }
+        Reason::Overload { demand, allowed } => {
+            format!("jobs that ask for {demand} GPUs are admitted, and the policy allows {allowed}")
+        }
+        Reason::NeverFits { need, most } => {
+            format!("needs {need} GPUs, and there could never be more than {most} for it")
+        }
+        Reason::After { job } => format!("waits until job {} has finished", job.0),
+        Reason::NotBefore { time } => {
+            format!("may not start before its begin time, in {}", in_seconds(now, *time))
+        }
+        Reason::HeldByUser => "is held; `trainyard release` lets it go on".to_owned(),
+        Reason::ArrayFull => "as many jobs of its array run as may at once".to_owned(),
+        Reason::Freeing { by } => format!("is next, as soon as job {} has given its GPUs up", by.0),
+        Reason::BackOff { until } => {
+            format!("failed, and is tried again in {}", in_seconds(now, *until))
+        }
+        Reason::DeadlineLost { late } => {
+            format!("would end {:.0} s after its deadline", late.as_secs_f64())
+        }
+        Reason::Undecided => "was just submitted and is looked at now".to_owned(),
+    }
+}
+
+/// Where a live job stands, for clients.
+pub fn standing(phase: Phase) -> Standing {
+    match phase {
+        Phase::Blocked => Standing::Blocked,
+        Phase::Unadmitted => Standing::Unadmitted,
+        Phase::Waiting => Standing::Waiting,
+        Phase::Starting => Standing::Starting,
+        Phase::Running => Standing::Running,
+        Phase::Saving => Standing::Saving,
+    }
+}
+
+/// Where a job stands that is over.
+pub fn standing_at_end(end: End) -> Standing {
+    match end {
+        End::Finished => Standing::Finished,
+        End::Cancelled => Standing::Cancelled,
+        End::Failed => Standing::Failed,
+        End::TimeLimit => Standing::TimeLimit,
+        End::Orphaned => Standing::Orphaned,
+        End::Rejected => Standing::Rejected,
+        End::Pruned => Standing::Pruned,
+    }
+}
+
+/// The name under which an end is stored.
+pub fn name_of_end(end: End) -> &'static str {
+    match end {
+        End::Finished => "finished",
+        End::Cancelled => "cancelled",
+        End::Failed => "failed",
+        End::TimeLimit => "time-limit",
+        End::Orphaned => "orphaned",
+        End::Rejected => "rejected",
+        End::Pruned => "pruned",
+    }
+}
+
+/// The end of that name.
+pub fn end_named(name: &str) -> Option<End> {
+    let all = [
+        End::Finished,
+        End::Cancelled,
+        End::Failed,
+        End::TimeLimit,
+        End::Orphaned,
+        End::Rejected,
+        End::Pruned,
+    ];
+    all.into_iter().find(|end| name_of_end(*end) == name)
+}
