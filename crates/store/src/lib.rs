@@ -3,11 +3,28 @@
 //! The store keeps rows and knows nothing of scheduling: specs, states and events are JSON texts that the daemon
 //! writes and reads. A [`Write`] list is committed as one transaction, and is on disk when [`Store::commit`] returns.
 //!
-//! - [`write`]: what can be written.
-//! - [`row`]: what can be read.
+//! - [`write`]: what can be written; `apply` is what it does to the tables.
+//! - [`row`]: what can be read; `read` holds the queries.
+//! - [`store`]: opening, committing, loading. [`reader`]: questions from other threads.
+//! - [`schema`]: the tables and their versions.
+//! - [`disk`]: files, rights and the speed of the disk. `lock`: one daemon for one store.
+//! - [`error`]: what can go wrong.
 
+mod apply;
+mod connection;
+pub mod disk;
+pub mod error;
+mod lock;
+mod read;
+pub mod reader;
 pub mod row;
+pub mod schema;
+pub mod store;
 pub mod write;
 
-pub use row::{AttemptRow, AuditRow, EventRow, JobRow, TokenRow};
+pub use disk::fsync_rate;
+pub use error::{StoreError, Taken};
+pub use reader::Reader;
+pub use row::{AttemptRow, AuditRow, EventRow, JobRow, TokenRow, UsageRow};
+pub use store::{Committed, Loaded, Store};
 pub use write::Write;

@@ -1,0 +1,90 @@
+//! Connections to SQLite, each with the settings its use needs.
+
+use crate::error::{StoreError, explain};
+use rusqlite::{Connection, OpenFlags};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a connection waits for another one. The only others are readers and backups, which never wait for us.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pages of the log after which a commit copies it into the main file: about 16 MiB.
+const CHECKPOINT_PAGES: u32 = 4_000;
+
+/// The log file is cut back to this size after it was copied.
+const LOG_BYTES_MAX: u32 = 32 << 20;
+
+/// Different statements that a connection keeps ready.
+const STATEMENTS_MAX: usize = 48;
+
+/// The connection that writes: what it commits is on disk.
+pub(crate) fn writer(path: &Path) -> Result<Connection, StoreError> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let mode: String = connection
+        .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
+        .map_err(explain(path))?;
+    if mode != "wal" {
+        let reason =
+            format!("the file system allows no write-ahead log (SQLite stays in mode `{mode}`)");
+        return Err(StoreError::Io { path: path.to_owned(), reason });
+    }
+    set(&connection, path, "synchronous", "full")?;
+    set(&connection, path, "fullfsync", true)?;
+    set(&connection, path, "checkpoint_fullfsync", true)?;
+    set(&connection, path, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    set(&connection, path, "journal_size_limit", LOG_BYTES_MAX)?;
+    set(&connection, path, "cache_size", -8_192)?;
+    Ok(connection)
+}
+
+/// A connection that cannot change anything.
+pub(crate) fn reader(path: &Path) -> Result<Connection, StoreError> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    set(&connection, path, "query_only", true)?;
+    Ok(connection)
+}
+
+/// A connection to a file that nobody else knows yet: one file, no log beside it.
+pub(crate) fn builder(path: &Path) -> Result<Connection, StoreError> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    set(&connection, path, "auto_vacuum", "incremental")?;
+    set(&connection, path, "synchronous", "full")?;
+    Ok(connection)
+}
+
+/// Sets a pragma.
+pub(crate) fn set(
+    connection: &Connection,
+    path: &Path,
+    pragma: &str,
+    value: impl rusqlite::ToSql,
+) -> Result<(), StoreError> {
+    // Some pragmas answer with the value they took and some do not.
+    connection.pragma_update_and_check(None, pragma, value, |_| Ok(())).or_else(|error| match error
+    {
+        rusqlite::Error::QueryReturnedNoRows => Ok(()),
+        other => Err(explain(path)(other)),
+    })
+}
+
+/// Reads a count from a pragma.
+pub(crate) fn number(
+    connection: &Connection,
+    path: &Path,
+    pragma: &str,
+) -> Result<u64, StoreError> {
+    let value: i64 =
+        connection.pragma_query_value(None, pragma, |row| row.get(0)).map_err(explain(path))?;
+    Ok(value.max(0) as u64)
+}
+
+fn open(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(explain(path))?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(explain(path))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // A page that lies about its cells is found when it is read, not when its cells are.
+    set(&connection, path, "cell_size_check", true)?;
+    set(&connection, path, "trusted_schema", false)?;
+    Ok(connection)
+}
