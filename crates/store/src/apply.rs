@@ -1,6 +1,6 @@
 //! What each write does to the tables.
 
-use crate::error::{StoreError, Taken, explain, is_constraint};
+use crate::error::{StoreError, Taken, explain, is_out_of_range, is_taken};
 use crate::write::Write;
 use rusqlite::{Params, Transaction, params};
 use std::path::Path;
@@ -102,10 +102,10 @@ impl At<'_> {
     ) -> Result<(), StoreError> {
         match self.run(sql, values) {
             Ok(_) => Ok(()),
-            Err(error) if is_constraint(&error) => {
+            Err(error) if is_taken(&error) => {
                 Err(StoreError::Conflict { index: self.index, taken: taken() })
             }
-            Err(error) => Err(explain(self.path)(error)),
+            Err(error) => Err(self.failed(error)),
         }
     }
 
@@ -116,7 +116,7 @@ impl At<'_> {
         values: impl Params,
         what: impl Fn() -> String,
     ) -> Result<(), StoreError> {
-        match self.run(sql, values).map_err(explain(self.path))? {
+        match self.run(sql, values).map_err(|error| self.failed(error))? {
             0 => Err(StoreError::Missing { index: self.index, what: what() }),
             _ => Ok(()),
         }
@@ -124,7 +124,7 @@ impl At<'_> {
 
     /// Adds or replaces a row.
     fn put(&self, sql: &str, values: impl Params) -> Result<(), StoreError> {
-        self.run(sql, values).map(drop).map_err(explain(self.path))
+        self.run(sql, values).map(drop).map_err(|error| self.failed(error))
     }
 
     fn set_attempt(&self, write: &Write) -> Result<(), StoreError> {
@@ -145,6 +145,13 @@ impl At<'_> {
                  price_per_hour = excluded.price_per_hour, data = excluded.data",
             params![job, attempt, gpus, launched, ended, price_per_hour, data],
         )
+    }
+
+    fn failed(&self, error: rusqlite::Error) -> StoreError {
+        if is_out_of_range(&error) {
+            return StoreError::Invalid { index: self.index, what: error.to_string() };
+        }
+        explain(self.path)(error)
     }
 
     fn run(&self, sql: &str, values: impl Params) -> rusqlite::Result<usize> {

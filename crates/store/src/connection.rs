@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long a connection waits for another one. The only others are readers and backups, which never wait for us.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Pages of the log after which a commit copies it into the main file: about 16 MiB.
 const CHECKPOINT_PAGES: u32 = 4_000;

@@ -46,6 +46,18 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// The first path of this kind that is not taken.
+pub(crate) fn free_name(path: &Path, suffix: &str) -> PathBuf {
+    let first = beside(path, suffix);
+    if !first.exists() {
+        return first;
+    }
+    (2..u32::MAX)
+        .map(|number| beside(path, &format!("{suffix}-{number}")))
+        .find(|candidate| !candidate.exists())
+        .expect("there are fewer files than numbers")
+}
+
 /// The folder that a file is in.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))

@@ -1,6 +1,6 @@
 //! What can go wrong with a store.
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -165,9 +165,20 @@ pub(crate) fn explain(path: &Path) -> impl Fn(rusqlite::Error) -> StoreError + '
     move |error| explained(path, &error)
 }
 
-/// Whether a constraint was broken, which only a write of the caller can do.
-pub(crate) fn is_constraint(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+/// Whether a name or number is there already.
+pub(crate) fn is_taken(error: &rusqlite::Error) -> bool {
+    let codes = [
+        ffi::SQLITE_CONSTRAINT_UNIQUE,
+        ffi::SQLITE_CONSTRAINT_PRIMARYKEY,
+        ffi::SQLITE_CONSTRAINT_ROWID,
+    ];
+    error.sqlite_error().is_some_and(|error| codes.contains(&error.extended_code))
+}
+
+/// Whether a value is beyond what its column takes.
+pub(crate) fn is_out_of_range(error: &rusqlite::Error) -> bool {
+    let code = ffi::SQLITE_CONSTRAINT_CHECK;
+    error.sqlite_error().is_some_and(|error| error.extended_code == code)
 }
 
 fn explained(path: &Path, error: &rusqlite::Error) -> StoreError {

@@ -58,9 +58,10 @@ pub fn version_of(connection: &Connection, path: &Path) -> Result<u32, StoreErro
     let application = number("application_id")?;
     let version = number("user_version")?;
     if application != i64::from(APPLICATION) {
-        let empty = application == 0 && version == 0 && count_tables(connection, path)? == 0;
-        return Err(if empty {
-            StoreError::damaged(path, "it holds no tables at all")
+        // Our tables without our mark, or no tables at all: nobody else wrote such a file.
+        let ours = check_tables(connection, path).is_ok() || count_tables(connection, path)? == 0;
+        return Err(if ours {
+            StoreError::damaged(path, format!("its mark reads {application}"))
         } else {
             StoreError::Foreign { path: path.to_owned() }
         });

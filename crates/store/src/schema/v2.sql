@@ -9,4 +9,4 @@ CREATE TABLE floors (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
     value INTEGER NOT NULL
-);
+) STRICT;

@@ -22,6 +22,10 @@ impl Place {
         Place { folder }
     }
 
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -33,6 +37,15 @@ impl Place {
 
     pub fn open(&self) -> Store {
         Store::open(&self.store()).unwrap()
+    }
+
+    /// All names in the folder.
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.folder).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
     }
 }
 
