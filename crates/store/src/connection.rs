@@ -8,11 +8,13 @@ use std::time::Duration;
 /// How long a connection waits for another one. The only others are readers and backups, which never wait for us.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pages of the log after which a commit copies it into the main file: about 16 MiB.
-const CHECKPOINT_PAGES: u32 = 4_000;
+/// Pages of the log after which a commit copies it into the main file: about 4 MiB.
+///
+/// The log is then written again from its beginning, and to overwrite is faster than to append.
+const CHECKPOINT_PAGES: u32 = 1_000;
 
-/// The log file is cut back to this size after it was copied.
-const LOG_BYTES_MAX: u32 = 32 << 20;
+/// A log that grew larger, because of a reader or a large list, is cut back to this size.
+pub(crate) const LOG_BYTES_MAX: u32 = 8 << 20;
 
 /// Different statements that a connection keeps ready.
 const STATEMENTS_MAX: usize = 48;

@@ -4,19 +4,20 @@ use crate::error::StoreError;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Only the owner reads and writes.
 pub(crate) const PRIVATE: u32 = 0o600;
 
+const RATE_BLOCKS: u32 = 256;
 const RATE_ROUNDS_MAX: u32 = 2_000;
 const RATE_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// How often a second a block of 4 KiB can be appended and synced in a folder; takes at most about half a second.
+/// How often a second a block of 4 KiB can be overwritten and synced in a folder; takes at most about half a second.
 ///
-/// No list of writes can be committed more often than that by one connection.
+/// A commit overwrites at least a block of the log and syncs it once, so there cannot be more commits a second.
 pub fn fsync_rate(folder: &Path) -> Result<f64, StoreError> {
     let path = folder.join(format!(".fsync-rate-{}", std::process::id()));
     let measured = measure(&path);
@@ -29,10 +30,14 @@ pub fn fsync_rate(folder: &Path) -> Result<f64, StoreError> {
 fn measure(path: &Path) -> std::io::Result<f64> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)?;
     let block = [0x5a; 4096];
+    for _ in 0..RATE_BLOCKS {
+        file.write_all(&block)?;
+    }
+    file.sync_all()?;
     let begin = Instant::now();
     let mut rounds = 0;
     while rounds < RATE_ROUNDS_MAX && begin.elapsed() < RATE_TIME_MAX {
-        file.write_all(&block)?;
+        file.write_all_at(&block, u64::from(rounds % RATE_BLOCKS) * block.len() as u64)?;
         file.sync_data()?;
         rounds += 1;
     }

