@@ -52,9 +52,9 @@ pub enum StoreError {
     },
     /// What it holds cannot be trusted.
     #[error(
-        "{}: the store is damaged: {reason}; `trainyard repair --dry-run` shows what can be saved, \
+        "{}: the store is damaged: {reason}; `trainyard store repair --dry-run {}` shows what can be saved, \
          `trainyard store restore` brings back a backup",
-        path.display()
+        path.display(), path.display()
     )]
     Damaged {
         /// The store.

@@ -100,7 +100,7 @@ fn named(error: &StoreError, place: &Place) -> &'static str {
     assert!(text.contains(place.store().to_str().unwrap()), "{text}");
     match error {
         StoreError::Damaged { .. } => {
-            assert!(text.contains("trainyard repair --dry-run"), "{text}");
+            assert!(text.contains("trainyard store repair --dry-run /"), "{text}");
             "damaged"
         }
         StoreError::Newer { .. } => "newer",
