@@ -90,3 +90,22 @@ fn open(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
     set(&connection, path, "trusted_schema", false)?;
     Ok(connection)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No test can cut the power, so the settings that survive it are pinned down.
+    #[test]
+    fn the_writer_syncs_its_log_at_every_commit() {
+        let path = std::env::temp_dir().join(format!("trainyard-writer-{}.db", std::process::id()));
+        crate::disk::make_file(&path).unwrap();
+        let connection = writer(&path).unwrap();
+        let mode: String =
+            connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+        let full = 2;
+        assert_eq!((mode.as_str(), number(&connection, &path, "synchronous")), ("wal", Ok(full)));
+        drop(connection);
+        crate::disk::remove_all(&path).unwrap();
+    }
+}

@@ -62,6 +62,7 @@ pub fn restore(from: &Path, to: &Path, existing: Existing) -> Result<Copied, Sto
     verify(&source, from)?;
     let unfinished = disk::beside(to, ".new");
     let copied = copy(&source, from, &unfinished)?;
+    fold_log(to);
     let set_aside = install(&unfinished, to, ".before-restore")?;
     Ok(Copied { path: to.to_owned(), set_aside, ..copied })
 }
@@ -75,7 +76,6 @@ pub(crate) fn install(
     let log = disk::beside(store, "-wal");
     let aside = (store.exists() || log.exists()).then(|| disk::free_name(store, suffix));
     if let Some(aside) = &aside {
-        fold_log(store);
         // A log that is left belongs to the old file, and would spoil the new one.
         if log.exists() {
             disk::rename(&log, &disk::beside(aside, "-wal"))?;
@@ -91,7 +91,7 @@ pub(crate) fn install(
     Ok(aside)
 }
 
-/// Copies the log of a store into its main file, if both can be read; a damaged pair stays as it is.
+/// Copies the log of a store into its main file, so that the two cannot be parted; a damaged pair stays as it is.
 fn fold_log(store: &Path) {
     if store.exists() && disk::beside(store, "-wal").exists() {
         let _ = connection::writer(store).map(Connection::close);

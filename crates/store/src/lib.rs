@@ -3,11 +3,11 @@
 //! The store keeps rows and knows nothing of scheduling: specs, states and events are JSON texts that the daemon
 //! writes and reads. A [`Write`] list is committed as one transaction, and is on disk when [`Store::commit`] returns.
 //!
-//! - [`write`]: what can be written; `apply` is what it does to the tables.
+//! - [`mod@write`]: what can be written; `apply` is what it does to the tables.
 //! - [`row`]: what can be read; `read` holds the queries.
 //! - [`store`]: opening, committing, loading. [`reader`]: questions from other threads.
 //! - [`compact`]: letting go of what is old. [`copy`]: backup and restore.
-//! - [`repair`]: saving what is left of a damaged store, by [`salvage`].
+//! - [`mod@repair`]: saving what is left of a damaged store, by [`salvage`].
 //! - [`schema`]: the tables and their versions.
 //! - [`disk`]: files, rights and the speed of the disk. `lock`: one daemon for one store.
 //! - [`error`]: what can go wrong.

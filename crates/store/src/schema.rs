@@ -1,7 +1,7 @@
 //! The tables, and how older ones become today's.
 //!
 //! A new store goes through the same steps as an old one, so there is one description of the tables.
-//! Every table has an integer key, because [`crate::repair`] walks over damage by it.
+//! Every table has an integer key, because [`crate::repair()`] walks over damage by it.
 
 use crate::error::{StoreError, explain};
 use rusqlite::Connection;

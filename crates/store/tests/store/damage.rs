@@ -144,6 +144,23 @@ fn a_repair_saves_all_but_the_damaged_page() {
 }
 
 #[test]
+fn a_repair_reads_the_log_and_keeps_it_with_the_damaged_file() {
+    let (from, place) = (Place::new(), Place::new());
+    let mut store = from.open();
+    store.commit(&[add_job(1)]).unwrap();
+    let log = fs::read(from.path("store.db-wal")).unwrap();
+    let mut damaged = fs::read(from.store()).unwrap();
+    damaged[..100].fill(0);
+    fs::write(place.store(), &damaged).unwrap();
+    fs::write(place.path("store.db-wal"), &log).unwrap();
+    let report = repair(&place.store(), false).unwrap();
+    assert_eq!(saved(&report, "jobs"), 1, "{report:#?}");
+    assert_eq!(fs::read(place.path("store.db.damaged")).unwrap(), damaged);
+    assert_eq!(fs::read(place.path("store.db.damaged-wal")).unwrap(), log);
+    assert_eq!(place.open().load().unwrap().jobs.len(), 1);
+}
+
+#[test]
 fn a_repair_after_a_lost_header_saves_every_row() {
     let (bytes, before) = sound();
     let place = Place::new();
