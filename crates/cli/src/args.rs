@@ -1,6 +1,7 @@
 //! The command line.
 
 mod profile;
+pub mod store;
 pub mod trace;
 
 pub use profile::{ImportArgs, ListArgs, ProfileCommand, ProfileFormat, ShowArgs};
@@ -65,6 +66,9 @@ pub enum Command {
     /// Look at models, and bring in published tables of speeds.
     #[command(subcommand)]
     Profile(ProfileCommand),
+    /// Back up, restore, check, repair and compact the store of a daemon.
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  trainyard completions bash > ~/.local/share/bash-completion/completions/trainyard"

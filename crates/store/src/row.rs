@@ -38,6 +38,17 @@ pub struct AttemptRow {
     pub data: String,
 }
 
+/// A launch with who pays for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UsageRow {
+    /// Whose job it is.
+    pub user: String,
+    /// Who pays.
+    pub tenant: String,
+    /// The launch.
+    pub attempt: AttemptRow,
+}
+
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventRow {

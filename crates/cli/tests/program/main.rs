@@ -4,6 +4,7 @@ mod bad_input;
 mod pictures;
 mod place;
 mod profiles;
+mod store;
 mod sweep;
 mod traces;
 

@@ -38,6 +38,10 @@ impl Place {
         Ran { code, out: text(output.stdout), err: text(output.stderr) }
     }
 
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.0.join(name)).expect("a file")
     }
