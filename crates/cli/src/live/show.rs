@@ -28,7 +28,7 @@ pub fn clock(seconds: f64) -> String {
 
 /// A length of time in its two largest units: `3d4h`, `2m5s`.
 pub fn length(seconds: f64) -> String {
-    let whole = seconds.max(0.0).min(1e12) as u64;
+    let whole = seconds.clamp(0.0, 1e12) as u64;
     let units = [
         (whole / 86_400, "d"),
         (whole / 3600 % 24, "h"),
