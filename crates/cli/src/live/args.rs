@@ -198,7 +198,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub asking: Asking,
     /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", help_heading = "Command")]
     pub command: Vec<String>,
 }
 

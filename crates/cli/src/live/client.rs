@@ -52,8 +52,8 @@ struct Missed {
     what: String,
     /// Whether it has certainly not arrived.
     unsent: bool,
-    /// Whether another try is of no use.
-    hopeless: bool,
+    /// Whether another try is of no use, and what to do instead.
+    hopeless: Option<&'static str>,
 }
 
 impl Client {
@@ -154,14 +154,15 @@ impl Client {
                 Err(missed) => missed,
             };
             let again = missed.unsent || repeat == Repeat::Always;
-            let hint = match missed.unsent {
-                true => "is it running? `trainyard serve` starts one",
-                false if again => "it did not answer",
-                false => "whether it was done is not known; look before you repeat it",
+            let hint = match missed.hopeless {
+                Some(hint) => hint,
+                None if missed.unsent => "is it running? `trainyard serve` starts one",
+                None if again => "it did not answer",
+                None => "whether it was done is not known; look before you repeat it",
             };
             let detail = format!("{}: {}; {hint}", self.address, missed.what);
             last = Some(Problem::new(Code::Unreachable, detail));
-            if missed.hopeless || !again {
+            if missed.hopeless.is_some() || !again {
                 break;
             }
         }
@@ -219,14 +220,17 @@ fn missed(error: Error) -> Missed {
     };
     let (unsent, hopeless) = match &error {
         Error::Io(error) => match error.kind() {
-            ErrorKind::ConnectionRefused | ErrorKind::NotFound => (true, false),
-            ErrorKind::PermissionDenied => (true, true),
-            _ => (false, false),
+            ErrorKind::ConnectionRefused | ErrorKind::NotFound => (true, None),
+            ErrorKind::PermissionDenied => (true, Some("your user may not use this socket")),
+            // What is wrong with a certificate comes as such.
+            ErrorKind::InvalidData => (false, Some("--ca names certificates to trust")),
+            _ => (false, None),
         },
-        Error::Timeout(Timeout::Connect | Timeout::Resolve) => (true, false),
-        Error::HostNotFound | Error::ConnectionFailed => (true, false),
-        Error::Tls(_) | Error::Rustls(_) | Error::BadUri(_) | Error::Http(_) => (true, true),
-        _ => (false, false),
+        Error::Timeout(Timeout::Connect | Timeout::Resolve) => (true, None),
+        Error::HostNotFound | Error::ConnectionFailed => (true, None),
+        Error::Tls(_) | Error::Rustls(_) => (true, Some("--ca names certificates to trust")),
+        Error::BadUri(_) | Error::Http(_) => (true, Some("check the address")),
+        _ => (false, None),
     };
     Missed { what, unsent, hopeless }
 }

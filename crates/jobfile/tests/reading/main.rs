@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod batch;
+mod documented;
 mod job_files;
 mod random;
 mod schema;

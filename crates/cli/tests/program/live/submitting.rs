@@ -91,7 +91,9 @@ fn bad_job_files_are_refused_before_anything_is_sent() {
 fn waiting_ends_with_the_code_of_the_first_job_that_failed() {
     let fake = Fake::start("wait", |request, before| match request.path.as_str() {
         "/v1/jobs" => ok(json!({ "jobs": [1, 2, 3], "repeated": false })),
-        "/v1/jobs/1" if before < 3 => ok(detail(1, "running", 1, &json!({}))),
+        // A daemon that starts again is waited for.
+        "/v1/jobs/1" if before == 1 => Reply::HangUp,
+        "/v1/jobs/1" if before < 4 => ok(detail(1, "running", 1, &json!({}))),
         "/v1/jobs/1" => ok(detail(1, "finished", 1, &json!({ "exit_code": 0 }))),
         "/v1/jobs/2" => {
             ok(detail(2, "failed", 1, &json!({ "signal": 9, "outcome": "out of memory" })))
