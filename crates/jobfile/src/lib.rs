@@ -7,7 +7,7 @@
 //! - `job`: a tree as jobs, with defaults and what must fit together.
 //! - `moment`, `size`: times and amounts as people write them.
 //! - `batch`: batch scripts.
-//! - [`schema`]: the published JSON Schema.
+//! - [`schema()`]: the published JSON Schema.
 //!
 //! Nothing here opens a file, reads a clock or knows a time zone: [`Context`] says when and where "now" is.
 
@@ -16,7 +16,7 @@ mod field;
 pub mod form;
 mod job;
 mod moment;
-pub mod schema;
+mod schema;
 mod size;
 mod tree;
 mod value;
