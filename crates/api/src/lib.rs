@@ -1,7 +1,7 @@
 //! What travels between the daemon, the command line and a training job.
 //!
 //! - [`spec`]: a job as its user describes it, whatever the form of the file it came from.
-//! - [`array`]: the indices of an array.
+//! - [`mod@array`]: the indices of an array.
 //! - [`answer`]: what the daemon says about jobs, nodes, tenants, decisions and itself.
 //! - [`problem`]: the one table of what can go wrong, with the HTTP status and the exit code of each.
 //! - [`wire`]: what a training process and its keeper say to each other.
