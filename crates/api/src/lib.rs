@@ -1,6 +1,7 @@
 //! What travels between the daemon, the command line and a training job.
 //!
 //! - [`spec`]: a job as its user describes it, whatever the form of the file it came from.
+//! - [`mod@array`]: the indices of an array.
 //! - [`answer`]: what the daemon says about jobs, nodes, tenants, decisions and itself.
 //! - [`problem`]: the one table of what can go wrong, with the HTTP status and the exit code of each.
 //! - [`wire`]: what a training process and its keeper say to each other.
@@ -10,10 +11,12 @@
 //! lost in silence.
 
 pub mod answer;
+pub mod array;
 pub mod problem;
 pub mod spec;
 pub mod wire;
 
+pub use array::{ArrayError, ArraySpec, parse_array};
 pub use problem::{Code, Problem};
 pub use spec::{Checkpoint, JobSpec, Processes};
 

@@ -12,6 +12,11 @@ pub struct JobSpec {
     pub name: String,
     /// The command and its arguments. Never a shell string.
     pub argv: Vec<String>,
+    /// The text of a script that is kept with the job and run in place of `argv[0]`, by the interpreter of its `#!`
+    /// line: every attempt runs what was submitted, whatever became of the file since. `argv[0]` is then only its
+    /// name, and the rest are its arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
     /// Where it runs; the submitter's directory by default.
     pub cwd: Option<String>,
     /// Variables added to its environment.
@@ -75,6 +80,7 @@ impl Default for JobSpec {
         JobSpec {
             name: String::new(),
             argv: Vec::new(),
+            script: None,
             cwd: None,
             env: BTreeMap::new(),
             tenant: None,

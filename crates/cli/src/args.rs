@@ -27,9 +27,12 @@ Examples:
   trainyard sweep --loads 0.5,0.8,1.1 --generate jobs=2000 --out runs
   trainyard policies tiresias                    what a policy is, knows and can be told
   trainyard trace generate --jobs 5000 --load 0.9 --out jobs.csv
-  trainyard trace import sacct.txt --out jobs.csv    the trace of your own cluster";
+  trainyard trace import sacct.txt --out jobs.csv    the trace of your own cluster
+  trainyard submit train.toml                    submit jobs to a running daemon
+  trainyard run --gpus 2 -- python train.py      submit a command, follow it, end as it ends
+  trainyard why 12                               why a job waits, and what would change that";
 
-/// A scheduler for deep-learning clusters: compare policies on a trace, simulate, look them up.
+/// A scheduler for deep-learning clusters: compare policies on a trace, simulate, run real jobs.
 ///
 /// Without a command, `compare` is meant.
 #[derive(Debug, Parser)]
@@ -69,6 +72,10 @@ pub enum Command {
     /// Back up, restore, check, repair and compact the store of a daemon.
     #[command(subcommand)]
     Store(store::StoreCommand),
+    /// Everything that asks a running daemon, and job files.
+    #[cfg(feature = "live")]
+    #[command(flatten)]
+    Live(crate::live::LiveCommand),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  trainyard completions bash > ~/.local/share/bash-completion/completions/trainyard"

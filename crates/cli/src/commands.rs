@@ -32,6 +32,8 @@ pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Profile(ProfileCommand::List(args)) => profile::list(&args, output),
         Command::Profile(ProfileCommand::Show(args)) => profile::show(&args, output),
         Command::Store(command) => store::run(&command, output),
+        #[cfg(feature = "live")]
+        Command::Live(command) => crate::live::run(command, output),
         Command::Completions { shell } => completions::run(shell, output),
     }
 }

@@ -14,6 +14,12 @@ pub enum Failure {
     Usage(String),
     /// What the user gave cannot be used.
     Input(Box<BadInput>),
+    /// The daemon refused it, or could not be reached.
+    #[cfg(feature = "live")]
+    Problem(Box<trainyard_api::Problem>),
+    /// A job that was waited for ended with this code; everything is said.
+    #[cfg(feature = "live")]
+    Ended(u8),
     /// Nobody reads the output any more.
     ClosedPipe,
 }
@@ -28,7 +34,13 @@ Exit codes:
   1    the operation failed: jobs left unfinished, a policy broke, a file could not be written
   2    malformed command line
   3    bad input: an unknown name or key, a bad value, a malformed or missing file
-  130  interrupted";
+  4    understood, and can never be done here: more GPUs than there are, refused by the policy
+  5    not allowed: no token, a wrong or expired one, or a role that does not reach
+  6    no such job, node or token
+  7    it contradicts what is: the job is over, the key stands for other jobs
+  8    the daemon cannot be reached, or has too much to do
+  130  interrupted
+`run` and `submit --wait` end with the code of the job: 128 and the number of the signal that killed it.";
 
 impl Failure {
     /// A fault in a file or a flag.
@@ -48,6 +60,12 @@ impl Failure {
         let sentence = format!("cannot be `{}`: expected {}", fault.value, fault.expected);
         let source = flag.to_owned();
         Failure::Input(Box::new(BadInput { source, fault, sentence: Some(sentence) }))
+    }
+
+    /// What the daemon answered instead of what was asked for.
+    #[cfg(feature = "live")]
+    pub fn problem(problem: trainyard_api::Problem) -> Failure {
+        Failure::Problem(Box::new(problem))
     }
 
     /// A setting or a name that was refused.
@@ -84,6 +102,10 @@ impl Failure {
             Failure::Operation(_) => 1,
             Failure::Usage(_) => 2,
             Failure::Input(_) => 3,
+            #[cfg(feature = "live")]
+            Failure::Problem(problem) => problem.code.exit_code(),
+            #[cfg(feature = "live")]
+            Failure::Ended(code) => *code,
         }
     }
 
@@ -93,16 +115,33 @@ impl Failure {
             Failure::ClosedPipe => String::new(),
             Failure::Operation(message) | Failure::Usage(message) => message.clone(),
             Failure::Input(bad) => bad.message(),
+            #[cfg(feature = "live")]
+            Failure::Problem(problem) => {
+                let detail = problem.detail.replace(['\n', '\r'], " ");
+                match problem.field.as_deref().filter(|field| !detail.contains(*field)) {
+                    Some(field) => format!("`{field}`: {detail}"),
+                    None => detail,
+                }
+            }
+            #[cfg(feature = "live")]
+            Failure::Ended(_) => String::new(),
         }
     }
 
     /// The message for programs.
     pub fn json(&self) -> Value {
         let kind = match self {
-            Failure::ClosedPipe => "closed-pipe",
-            Failure::Operation(_) => "operation-failed",
-            Failure::Usage(_) => "usage",
-            Failure::Input(_) => "bad-input",
+            Failure::ClosedPipe => "closed-pipe".to_owned(),
+            Failure::Operation(_) => "operation-failed".to_owned(),
+            Failure::Usage(_) => "usage".to_owned(),
+            Failure::Input(_) => "bad-input".to_owned(),
+            // The name of the code, as the daemon sends it.
+            #[cfg(feature = "live")]
+            Failure::Problem(problem) => {
+                json!(problem.code).as_str().unwrap_or_default().to_owned()
+            }
+            #[cfg(feature = "live")]
+            Failure::Ended(_) => "job-ended".to_owned(),
         };
         let mut error =
             json!({ "kind": kind, "exit_code": self.exit_code(), "message": self.message() });
@@ -115,6 +154,10 @@ impl Failure {
             error.insert("value".to_owned(), bad.fault.value.as_str().into());
             error.insert("expected".to_owned(), bad.fault.expected.as_str().into());
             error.insert("nearest".to_owned(), bad.fault.nearest.as_deref().into());
+        }
+        #[cfg(feature = "live")]
+        if let (Failure::Problem(problem), Some(error)) = (self, error.as_object_mut()) {
+            error.insert("field".to_owned(), problem.field.as_deref().into());
         }
         json!({ "schema_version": SCHEMA_VERSION, "error": error })
     }

@@ -9,6 +9,7 @@
 //! - [`published`]: what can be redone of published results.
 //! - [`experiment`]: policies side by side on several threads.
 //! - [`plot`]: a curve drawn with characters.
+//! - `live`: the client of the daemon, behind the feature of that name.
 //! - [`output`], [`failure`]: what comes out, and the exit code.
 
 mod args;
@@ -18,6 +19,8 @@ mod experiment;
 mod failure;
 mod files;
 mod given;
+#[cfg(feature = "live")]
+mod live;
 mod options;
 mod output;
 mod packing;
@@ -34,7 +37,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    let wants_json = arguments.iter().any(|argument| argument == "--json");
+    // What follows `--` belongs to somebody else's command.
+    let own = arguments.iter().take_while(|argument| *argument != "--");
+    let wants_json = own.into_iter().any(|argument| argument == "--json");
     let output = Output::new();
     output.watch_interrupts();
     if std::env::var_os("RUST_BACKTRACE").is_none() {

@@ -1,6 +1,8 @@
 //! Runs the program in an empty directory: text in, text out.
 
 mod bad_input;
+#[cfg(feature = "live")]
+mod live;
 mod pictures;
 mod place;
 mod profiles;

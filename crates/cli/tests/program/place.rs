@@ -25,7 +25,8 @@ impl Place {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
         command.args(arguments).current_dir(&self.0).stdin(Stdio::null());
-        for name in ["CLUSTER", "SEED", "REPORT", "THREADS"] {
+        for name in ["CLUSTER", "SEED", "REPORT", "THREADS", "SERVER", "TOKEN", "TOKEN_FILE", "CA"]
+        {
             command.env_remove(format!("TRAINYARD_{name}"));
         }
         command
@@ -48,6 +49,10 @@ impl Place {
 
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         fs::write(self.0.join(name), content).expect("a file");
+    }
+
+    pub fn path(&self) -> &std::path::Path {
+        &self.0
     }
 
     pub fn make_folder(&self, name: &str) {

@@ -1,0 +1,62 @@
+//! The live side of the command line: job files, and everything that asks the daemon.
+//!
+//! - [`args`]: the commands and their flags.
+//! - `server`, `socket`, `client`: where the daemon is, how it is reached, and what is asked again.
+//! - `job_files`: files as submissions.
+//! - `submit`, `follow`: submissions, and what comes of them.
+//! - `jobs`, `nodes`, `shares`, `events`, `daemon`, `tokens`: one file for each thing that is asked about.
+//! - `show`: times, lengths and lists for people.
+
+mod args;
+mod client;
+mod daemon;
+mod events;
+mod follow;
+mod job_files;
+mod jobs;
+mod nodes;
+mod server;
+mod shares;
+mod show;
+mod socket;
+mod submit;
+mod tokens;
+
+pub use args::LiveCommand;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use trainyard_daemon::desk::{Act, NodeAct};
+
+/// Does what a command of the live side says.
+pub fn run(command: LiveCommand, output: &Output) -> Result<(), Failure> {
+    match command {
+        LiveCommand::Submit(args) => submit::submit(&args, output),
+        LiveCommand::Run(args) => submit::run(&args, output),
+        LiveCommand::Plan(args) => submit::plan(&args, output),
+        LiveCommand::Ps(args) => jobs::list(&args, output),
+        LiveCommand::Why(args) => jobs::why(&args, output),
+        LiveCommand::Logs(args) => follow::logs(&args, output),
+        LiveCommand::Cancel(args) => {
+            let act = Act::Cancel { reason: args.reason.clone() };
+            jobs::act(&args.jobs, &act, "cancelled", output)
+        }
+        LiveCommand::Hold(args) => jobs::act(&args, &Act::Hold, "held", output),
+        LiveCommand::Release(args) => jobs::act(&args, &Act::Release, "released", output),
+        LiveCommand::Requeue(args) => jobs::act(&args, &Act::Requeue, "put back", output),
+        LiveCommand::Nodes(args) => nodes::list(&args, output),
+        LiveCommand::Drain(args) => {
+            let act = NodeAct::Drain { reason: args.reason.clone() };
+            nodes::act(&args.node, &act, output)
+        }
+        LiveCommand::Resume(args) => nodes::act(&args, &NodeAct::Resume, output),
+        LiveCommand::Fair(args) => shares::fair(&args, output),
+        LiveCommand::Acct(args) => shares::acct(&args, output),
+        LiveCommand::Events(args) => events::events(&args, output),
+        LiveCommand::Policy(args) => daemon::policy(&args, output),
+        LiveCommand::Status(args) => daemon::status(&args, output),
+        LiveCommand::Capture(args) => daemon::capture(&args, output),
+        LiveCommand::Token(command) => tokens::run(&command, output),
+        LiveCommand::Job(command) => job_files::run(&command, output),
+    }
+}

@@ -1,0 +1,411 @@
+//! The commands of the live side.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// What can be asked of a running daemon.
+#[derive(Debug, Subcommand)]
+pub enum LiveCommand {
+    /// Submit the jobs of files: TOML, YAML, JSON or batch scripts; all are accepted or none.
+    #[command(after_help = SUBMIT_HELP)]
+    Submit(SubmitArgs),
+    /// Submit one command, follow its log and end with its exit code.
+    #[command(after_help = RUN_HELP)]
+    Run(Box<RunArgs>),
+    /// Say what a submission would lead to, without making it: where, when, who is moved.
+    #[command(after_help = "Example:\n  trainyard plan train.toml")]
+    Plan(PlanArgs),
+    /// List jobs.
+    #[command(
+        after_help = "Examples:\n  trainyard ps\n  trainyard ps -a --user ada --limit 20\n  trainyard ps --standing waiting --json"
+    )]
+    Ps(PsArgs),
+    /// Say why a job waits, what blocks it, and the nearest change that would admit it.
+    #[command(after_help = "Example:\n  trainyard why 12")]
+    Why(OneJob),
+    /// Print the log of a job.
+    #[command(
+        after_help = "Examples:\n  trainyard logs 12\n  trainyard logs -f 12 --tail 20\n  trainyard logs 12 --attempt 1 --rank 3"
+    )]
+    Logs(LogsArgs),
+    /// End jobs.
+    #[command(after_help = "Example:\n  trainyard cancel 12 13 --reason 'wrong data'")]
+    Cancel(CancelArgs),
+    /// Set jobs aside; running ones save and stop.
+    #[command(after_help = "Example:\n  trainyard hold 12")]
+    Hold(SomeJobs),
+    /// Let held jobs go on.
+    #[command(after_help = "Example:\n  trainyard release 12")]
+    Release(SomeJobs),
+    /// Stop jobs and put them back into the queue; failed ones are tried again.
+    #[command(after_help = "Example:\n  trainyard requeue 12")]
+    Requeue(SomeJobs),
+    /// List nodes and what their GPUs do.
+    #[command(after_help = "Example:\n  trainyard nodes")]
+    Nodes(Asking),
+    /// Let a node take no new work.
+    #[command(after_help = "Example:\n  trainyard drain n3 --reason 'new driver'")]
+    Drain(DrainArgs),
+    /// Put a node back into service.
+    #[command(after_help = "Example:\n  trainyard resume n3")]
+    Resume(OneNode),
+    /// Show the shares of tenants: entitled, used, now.
+    #[command(after_help = "Example:\n  trainyard fair")]
+    Fair(Asking),
+    /// Show what users and tenants used over a period, and what it cost.
+    #[command(
+        after_help = "Examples:\n  trainyard acct --since 7d\n  trainyard acct --since 2026-05-01 --until 2026-06-01 --user ada"
+    )]
+    Acct(AcctArgs),
+    /// Show what happened.
+    #[command(
+        after_help = "Examples:\n  trainyard events\n  trainyard events --follow --since 1200\n  trainyard events --follow --json | jq .kind"
+    )]
+    Events(EventsArgs),
+    /// Show the policy, or change it while everything goes on.
+    #[command(
+        after_help = "Examples:\n  trainyard policy\n  trainyard policy tiresias\n  trainyard policy 'las:quantum=10m' --place best-fit"
+    )]
+    Policy(PolicyArgs),
+    /// Make, list and drop tokens.
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Show the daemon as a whole.
+    #[command(after_help = "Example:\n  trainyard status --json")]
+    Status(Asking),
+    /// Write the record of decisions to a file, to run them again offline.
+    #[command(after_help = "Example:\n  trainyard capture -o record.jsonl")]
+    Capture(CaptureArgs),
+    /// Check job files, and print their schema.
+    #[command(subcommand)]
+    Job(JobCommand),
+}
+
+const SUBMIT_HELP: &str = "\
+Examples:
+  trainyard submit train.toml
+  trainyard submit --wait prepare.yaml train.sh      ends with the code of the first job that failed
+  trainyard submit train.toml --key nightly-2026-05-01
+
+A smallest job file:
+  command = [\"python\", \"train.py\"]
+  gpus = 2
+  time_limit = \"4h\"
+
+With the same --key the same ids come back, however often it is sent; without one, a key is made for each call.";
+
+const RUN_HELP: &str = "\
+Examples:
+  trainyard run -- python train.py
+  trainyard run --gpus 8 --type h100 --time-limit 4h -- torchrun train.py
+  trainyard run --detach --name night -- python train.py
+
+Everything after -- is the command, as it is: no shell reads it.
+An interrupt ends the following, not the job.";
+
+/// How the daemon is reached, and how it is answered.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Daemon")]
+pub struct Asking {
+    /// Where it is: unix:/path, https://host:port or http://127.0.0.1:port [default: the local socket].
+    #[arg(long, value_name = "ADDRESS", env = "TRAINYARD_SERVER", hide_env_values = true)]
+    pub server: Option<String>,
+    /// A file that holds the token; TRAINYARD_TOKEN may hold the token itself.
+    #[arg(long, value_name = "FILE", env = "TRAINYARD_TOKEN_FILE", hide_env_values = true)]
+    pub token_file: Option<PathBuf>,
+    /// Certificates to trust, as PEM, instead of the public ones.
+    #[arg(long, value_name = "FILE", env = "TRAINYARD_CA", hide_env_values = true)]
+    pub ca: Option<PathBuf>,
+    /// Print JSON; errors too.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `submit`.
+#[derive(Debug, Args)]
+pub struct SubmitArgs {
+    #[command(flatten)]
+    pub files: JobFiles,
+    /// Wait until all are over; ends with the exit code of the first that failed.
+    #[arg(long)]
+    pub wait: bool,
+    /// A key of your own: the same key gives the same ids, however often it is sent.
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// Submit them held: `release` starts them.
+    #[arg(long)]
+    pub hold: bool,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// Files of jobs.
+#[derive(Debug, Args)]
+pub struct JobFiles {
+    /// Job files; `-` reads standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Refuse batch scripts with directives that are not known.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// `plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    pub files: JobFiles,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// GPUs asked for.
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    pub gpus: String,
+    /// An acceptable type of GPU (repeatable).
+    #[arg(long = "type", value_name = "TYPE")]
+    pub types: Vec<String>,
+    /// What people call it.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// The tenant that pays.
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Option<String>,
+    /// Larger is more important.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_hyphen_values = true)]
+    pub priority: i32,
+    /// The longest time it may hold GPUs, such as 4h.
+    #[arg(long, value_name = "SPAN")]
+    pub time_limit: Option<String>,
+    /// A variable of its environment (repeatable); kept with the job, so not for secrets.
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// Where it runs [default: here].
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Start one process for each GPU, instead of one for each node.
+    #[arg(long)]
+    pub per_gpu: bool,
+    /// Print the id and go.
+    #[arg(long)]
+    pub detach: bool,
+    /// A key of your own, as for `submit`.
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    #[command(flatten)]
+    pub asking: Asking,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND", help_heading = "Command")]
+    pub command: Vec<String>,
+}
+
+/// `ps`.
+#[derive(Debug, Args)]
+pub struct PsArgs {
+    /// Jobs that are over too, newest first.
+    #[arg(short, long)]
+    pub all: bool,
+    /// Of this user only.
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    /// Of this tenant only.
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Option<String>,
+    /// Standing there only: waiting, running, failed, ...
+    #[arg(long, value_name = "STANDING")]
+    pub standing: Option<String>,
+    /// At most so many.
+    #[arg(long, value_name = "NUMBER", default_value_t = 200)]
+    pub limit: u32,
+    /// Only ids below this one, to page on.
+    #[arg(long, value_name = "JOB")]
+    pub before: Option<u32>,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// One job.
+#[derive(Debug, Args)]
+pub struct OneJob {
+    /// Its id.
+    pub job: u32,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// Several jobs.
+#[derive(Debug, Args)]
+pub struct SomeJobs {
+    /// Their ids.
+    #[arg(required = true, value_name = "JOB")]
+    pub jobs: Vec<u32>,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// `cancel`.
+#[derive(Debug, Args)]
+pub struct CancelArgs {
+    #[command(flatten)]
+    pub jobs: SomeJobs,
+    /// Why, for the record.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+}
+
+/// `logs`.
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// The job.
+    pub job: u32,
+    /// Go on until the job is over, from one attempt to the next.
+    #[arg(short, long, conflicts_with = "json")]
+    pub follow: bool,
+    /// Which launch [default: the newest].
+    #[arg(long, value_name = "NUMBER")]
+    pub attempt: Option<u32>,
+    /// Which process.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub rank: u32,
+    /// Only the last lines.
+    #[arg(long, value_name = "LINES")]
+    pub tail: Option<usize>,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// One node.
+#[derive(Debug, Args)]
+pub struct OneNode {
+    /// Its name.
+    pub node: String,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// `drain`.
+#[derive(Debug, Args)]
+pub struct DrainArgs {
+    #[command(flatten)]
+    pub node: OneNode,
+    /// Why, for the record.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+}
+
+/// `acct`.
+#[derive(Debug, Args)]
+pub struct AcctArgs {
+    /// From: a time such as 2026-05-01, or how long ago, such as 7d.
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Until, in the same form.
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Of this user only.
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// `events`.
+#[derive(Debug, Args)]
+pub struct EventsArgs {
+    /// Go on as things happen; with --json one object a line.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only events after this number.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub since: u64,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// `policy`.
+#[derive(Debug, Args)]
+pub struct PolicyArgs {
+    /// The new policy: NAME or NAME:key=value,...
+    pub policy: Option<String>,
+    /// Another placer than the policy's own.
+    #[arg(long, value_name = "NAME", requires = "policy")]
+    pub place: Option<String>,
+    /// A gate for new jobs.
+    #[arg(long, value_name = "NAME", requires = "policy")]
+    pub admit: Option<String>,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// `capture`.
+#[derive(Debug, Args)]
+pub struct CaptureArgs {
+    /// Where it goes; `-` for standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// `token ...`.
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token; it is shown once.
+    #[command(
+        after_help = "Example:\n  trainyard token create ci --user ada --role user --expires 30d -o ci.token"
+    )]
+    Create(TokenArgs),
+    /// List tokens that are good.
+    List(Asking),
+    /// Make a token worthless.
+    #[command(after_help = "Example:\n  trainyard token drop ci")]
+    Drop {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        asking: Asking,
+    },
+}
+
+/// `token create`.
+#[derive(Debug, Args)]
+pub struct TokenArgs {
+    /// What people call it.
+    pub name: String,
+    /// Whose requests it makes [default: yours].
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    /// What it allows: viewer, user, operator or admin.
+    #[arg(long, value_name = "ROLE", default_value = "user")]
+    pub role: String,
+    /// How long it is good, such as 30d [default: until it is dropped].
+    #[arg(long, value_name = "SPAN")]
+    pub expires: Option<String>,
+    /// Write the token to a file that only you can read, instead of printing it.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// `job ...`.
+#[derive(Debug, Subcommand)]
+pub enum JobCommand {
+    /// Read job files and say what was understood; no daemon is asked.
+    #[command(
+        after_help = "Examples:\n  trainyard job validate train.toml\n  trainyard job validate train.sh --strict --json"
+    )]
+    Validate {
+        #[command(flatten)]
+        files: JobFiles,
+        /// Print the jobs as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON Schema of job files.
+    #[command(after_help = "Example:\n  trainyard job schema > job-v1.json")]
+    Schema,
+}

@@ -1,0 +1,65 @@
+//! `events`.
+
+use super::args::EventsArgs;
+use super::client::Client;
+use super::show::{clock, versioned};
+use crate::failure::Failure;
+use crate::output::Output;
+use serde::Deserialize;
+use serde_json::json;
+use trainyard_api::answer::EventRow;
+
+/// As many as one request asks for.
+const PAGE: usize = 1000;
+
+/// How long the daemon waits for the next one before it answers with none.
+const WAIT_SECONDS: u32 = 25;
+
+#[derive(Deserialize)]
+struct Events {
+    events: Vec<EventRow>,
+}
+
+/// `events`.
+pub fn events(args: &EventsArgs, output: &Output) -> Result<(), Failure> {
+    let mut client = Client::open(&args.asking)?;
+    let (mut after, mut all) = (args.since, Vec::new());
+    loop {
+        let page = page(&client, after, if args.follow { WAIT_SECONDS } else { 0 })?;
+        let is_last = page.is_empty() && !args.follow;
+        after = page.last().map_or(after, |event| event.seq.max(after));
+        if args.asking.json && !args.follow {
+            all.extend(page);
+        } else {
+            for event in &page {
+                output.print(&line(event, args.asking.json))?;
+            }
+            output.flush()?;
+        }
+        if is_last {
+            break;
+        }
+        if args.follow {
+            client = client.following();
+        }
+    }
+    match args.asking.json && !args.follow {
+        true => output.print_json(&versioned(json!({ "events": all }))),
+        false => Ok(()),
+    }
+}
+
+fn page(client: &Client, after: u64, wait: u32) -> Result<Vec<EventRow>, Failure> {
+    let query =
+        [("after", after.to_string()), ("max", PAGE.to_string()), ("wait", wait.to_string())];
+    let Events { events } = client.get("/events", &query)?;
+    Ok(events)
+}
+
+fn line(event: &EventRow, as_json: bool) -> String {
+    if as_json {
+        return format!("{}\n", versioned(event));
+    }
+    let job = event.job.map(|job| format!(" job {job}")).unwrap_or_default();
+    format!("{:>6}  {}  {:<13}{job}  {}\n", event.seq, clock(event.at), event.kind, event.text)
+}

@@ -1,0 +1,141 @@
+//! `ps`, `why`, and what can be done to jobs.
+
+use super::args::{OneJob, PsArgs, SomeJobs};
+use super::client::{Client, Repeat};
+use super::show::{clock, holdings, ids, since, standing, versioned};
+use crate::failure::Failure;
+use crate::output::Output;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use trainyard_api::answer::{JobRow, Standing, WhyAnswer};
+use trainyard_daemon::desk::Act;
+use trainyard_profile::InputError;
+use trainyard_report::table::listing;
+
+#[derive(Deserialize)]
+struct Jobs {
+    jobs: Vec<JobRow>,
+}
+
+/// All standings by name.
+const STANDINGS: [Standing; 13] = [
+    Standing::Blocked,
+    Standing::Unadmitted,
+    Standing::Waiting,
+    Standing::Starting,
+    Standing::Running,
+    Standing::Saving,
+    Standing::Finished,
+    Standing::Cancelled,
+    Standing::Failed,
+    Standing::TimeLimit,
+    Standing::Orphaned,
+    Standing::Rejected,
+    Standing::Pruned,
+];
+
+/// `ps`.
+pub fn list(args: &PsArgs, output: &Output) -> Result<(), Failure> {
+    let wanted = args.standing.as_deref().map(named).transpose()?;
+    // Asking for jobs that are over is asking for them too.
+    let all = args.all || wanted.is_some_and(Standing::is_over);
+    let mut query = vec![("limit", args.limit.to_string())];
+    query.extend(all.then(|| ("all", "true".to_owned())));
+    query.extend(args.user.clone().map(|user| ("user", user)));
+    query.extend(args.tenant.clone().map(|tenant| ("tenant", tenant)));
+    query.extend(wanted.map(|wanted| ("standing", standing(wanted))));
+    query.extend(args.before.map(|before| ("before", before.to_string())));
+    let client = Client::open(&args.asking)?;
+    if args.asking.json {
+        return output.print_json(&versioned(client.get::<Value>("/jobs", &query)?));
+    }
+    let Jobs { jobs } = client.get("/jobs", &query)?;
+    if jobs.is_empty() {
+        return output.print("no jobs\n");
+    }
+    let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
+    let heading = ["id", "name", "user", "standing", "for", "GPUs", "where", "done", "why"];
+    output.print(&listing(&heading, &rows, output.ink, output.width))?;
+    if jobs.len() >= args.limit as usize {
+        let last = jobs.iter().map(|job| job.id).min().unwrap_or(0);
+        output.print(&format!(
+            "\nthere may be more: --before {last} shows them, --limit more at once\n"
+        ))?;
+    }
+    Ok(())
+}
+
+fn row(job: &JobRow) -> Vec<String> {
+    let done = job.progress.map(|share| format!("{:.0} %", share * 100.0));
+    vec![
+        job.id.to_string(),
+        job.name.clone(),
+        job.user.clone(),
+        standing(job.standing),
+        since(job.since),
+        job.gpus.to_string(),
+        holdings(&job.holds),
+        done.unwrap_or_default(),
+        job.why.clone(),
+    ]
+}
+
+fn named(text: &str) -> Result<Standing, Failure> {
+    let found = STANDINGS.into_iter().find(|one| standing(*one) == text);
+    found.ok_or_else(|| {
+        let names: Vec<String> = STANDINGS.into_iter().map(standing).collect();
+        let fault = InputError::unknown(0, "standing", text, names.iter().map(String::as_str));
+        Failure::input("--standing", fault)
+    })
+}
+
+/// `why`.
+pub fn why(args: &OneJob, output: &Output) -> Result<(), Failure> {
+    let client = Client::open(&args.asking)?;
+    let answer: WhyAnswer = client.get(&format!("/jobs/{}/why", args.job), &[])?;
+    if args.asking.json {
+        return output.print_json(&versioned(&answer));
+    }
+    let mut text = format!(
+        "job {} is {} for {}\n",
+        answer.job,
+        standing(answer.standing),
+        since(answer.since)
+    );
+    for reason in &answer.reasons {
+        text.push_str(&format!("  {reason}\n"));
+    }
+    if !answer.blockers.is_empty() {
+        text.push_str(&format!("held by jobs    {}\n", ids(&answer.blockers)));
+    }
+    if let Some(change) = &answer.nearest_change {
+        text.push_str(&format!("nearest change  {change}\n"));
+    }
+    if let Some(moment) = answer.not_before {
+        text.push_str(&format!("not before      {}\n", clock(moment)));
+    }
+    output.print(&text)
+}
+
+/// `cancel`, `hold`, `release` and `requeue`: each job on its own; the first that cannot be done is told at the end.
+pub fn act(args: &SomeJobs, act: &Act, word: &str, output: &Output) -> Result<(), Failure> {
+    let client = Client::open(&args.asking)?;
+    let (mut done, mut failed) = (Vec::new(), None);
+    for job in &args.jobs {
+        match client.send::<JobRow>("POST", &format!("/jobs/{job}/act"), act, Repeat::Unsent) {
+            Ok(row) if args.asking.json => done.push(json!(row)),
+            Ok(row) => output.print(&format!("job {job} {word}: {}\n", standing(row.standing)))?,
+            Err(failure) => {
+                // The first is told by whoever ends the program.
+                match &failed {
+                    None => failed = Some(failure),
+                    Some(_) => eprintln!("error: {}", failure.message()),
+                }
+            }
+        }
+    }
+    if args.asking.json {
+        output.print_json(&versioned(json!({ "jobs": done })))?;
+    }
+    failed.map_or(Ok(()), Err)
+}

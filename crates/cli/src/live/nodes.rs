@@ -1,0 +1,58 @@
+//! `nodes`, `drain` and `resume`.
+
+use super::args::{Asking, OneNode};
+use super::client::{Client, Repeat, encoded};
+use super::show::versioned;
+use crate::failure::Failure;
+use crate::output::Output;
+use serde::Deserialize;
+use serde_json::Value;
+use trainyard_api::answer::NodeRow;
+use trainyard_daemon::desk::NodeAct;
+use trainyard_report::table::listing;
+
+#[derive(Deserialize)]
+struct Nodes {
+    nodes: Vec<NodeRow>,
+}
+
+/// `nodes`.
+pub fn list(asking: &Asking, output: &Output) -> Result<(), Failure> {
+    let client = Client::open(asking)?;
+    if asking.json {
+        return output.print_json(&versioned(client.get::<Value>("/nodes", &[])?));
+    }
+    let Nodes { nodes } = client.get("/nodes", &[])?;
+    let rows: Vec<Vec<String>> = nodes.iter().map(row).collect();
+    let heading = ["node", "state", "type", "free", "CPUs", "memory", "jobs on each GPU", "reason"];
+    output.print(&listing(&heading, &rows, output.ink, output.width))
+}
+
+fn row(node: &NodeRow) -> Vec<String> {
+    let each = node.gpus.iter().map(|jobs| match jobs.as_slice() {
+        [] => "-".to_owned(),
+        jobs => jobs.iter().map(u32::to_string).collect::<Vec<_>>().join("+"),
+    });
+    vec![
+        node.name.clone(),
+        node.state.clone(),
+        node.gpu_type.clone(),
+        format!("{} of {}", node.free, node.gpus.len()),
+        node.cpus.to_string(),
+        format!("{} GiB", node.memory_mib / 1024),
+        each.collect::<Vec<_>>().join(" "),
+        node.reason.clone().unwrap_or_default(),
+    ]
+}
+
+/// `drain` and `resume`. Twice is as good as once.
+pub fn act(args: &OneNode, act: &NodeAct, output: &Output) -> Result<(), Failure> {
+    let client = Client::open(&args.asking)?;
+    let path = format!("/nodes/{}/act", encoded(&args.node));
+    let row: NodeRow = client.send("POST", &path, act, Repeat::Always)?;
+    if args.asking.json {
+        return output.print_json(&versioned(&row));
+    }
+    let reason = row.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    output.print(&format!("node {} is {}{reason}\n", row.name, row.state))
+}

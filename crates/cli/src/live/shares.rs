@@ -1,0 +1,86 @@
+//! `fair` and `acct`.
+
+use super::args::{AcctArgs, Asking};
+use super::client::Client;
+use super::show::{context, now, versioned};
+use crate::failure::Failure;
+use crate::output::Output;
+use serde::Deserialize;
+use serde_json::Value;
+use trainyard_api::answer::{AcctRow, FairRow};
+use trainyard_report::table::figures;
+use trainyard_types::Span;
+
+#[derive(Deserialize)]
+struct Tenants {
+    tenants: Vec<FairRow>,
+}
+
+#[derive(Deserialize)]
+struct Usage {
+    usage: Vec<AcctRow>,
+}
+
+/// `fair`.
+pub fn fair(asking: &Asking, output: &Output) -> Result<(), Failure> {
+    let client = Client::open(asking)?;
+    if asking.json {
+        return output.print_json(&versioned(client.get::<Value>("/fair", &[])?));
+    }
+    let Tenants { tenants } = client.get("/fair", &[])?;
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let row = |tenant: &FairRow| {
+        vec![
+            tenant.tenant.clone(),
+            tenant.parent.clone().unwrap_or_default(),
+            format!("{}", tenant.weight),
+            percent(tenant.entitled),
+            percent(tenant.used),
+            format!("{}", tenant.gpus),
+            tenant.ceiling.map(|gpus| gpus.to_string()).unwrap_or_default(),
+            tenant.running.to_string(),
+            tenant.waiting.to_string(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = tenants.iter().map(row).collect();
+    let heading =
+        ["tenant", "of", "weight", "entitled", "used", "GPUs", "ceiling", "running", "waiting"];
+    output.print(&figures(&heading, 2, &rows, output.ink))
+}
+
+/// `acct`.
+pub fn acct(args: &AcctArgs, output: &Output) -> Result<(), Failure> {
+    let mut query = Vec::new();
+    for (key, text) in [("since", &args.since), ("until", &args.until)] {
+        if let Some(text) = text {
+            query.push((key, moment(&format!("--{key}"), text)?.to_string()));
+        }
+    }
+    query.extend(args.user.clone().map(|user| ("user", user)));
+    let client = Client::open(&args.asking)?;
+    if args.asking.json {
+        return output.print_json(&versioned(client.get::<Value>("/acct", &query)?));
+    }
+    let Usage { usage } = client.get("/acct", &query)?;
+    let row = |row: &AcctRow| {
+        vec![
+            row.user.clone(),
+            row.tenant.clone(),
+            row.jobs.to_string(),
+            row.launches.to_string(),
+            format!("{:.2}", row.gpu_hours),
+            format!("{:.2}", row.cost),
+        ]
+    };
+    let rows: Vec<Vec<String>> = usage.iter().map(row).collect();
+    let heading = ["user", "tenant", "jobs", "launches", "GPU-hours", "cost"];
+    output.print(&figures(&heading, 2, &rows, output.ink))
+}
+
+/// A moment, or how long ago one was.
+fn moment(flag: &str, text: &str) -> Result<f64, Failure> {
+    let ago = text.parse::<Span>().ok().map(|span| now() - span.as_secs_f64());
+    let found = ago.or_else(|| trainyard_jobfile::moment(text, &context()));
+    let expected = "a time such as 2026-05-01, or how long ago, such as 7d";
+    found.ok_or_else(|| Failure::flag(flag, text, expected))
+}
