@@ -1,0 +1,50 @@
+//! How many requests a second the rim itself can take, printed; the desk here costs nothing.
+
+use crate::client::Running;
+use std::time::{Duration, Instant};
+use trainyard_daemon::access::Role;
+
+const CONNECTIONS: usize = 64;
+const PERIOD: Duration = Duration::from_secs(1);
+
+async fn pace(rim: &Running, token: Option<&str>, body: &'static str) -> f64 {
+    let began = Instant::now();
+    let mut clients = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut client = match token {
+            Some(token) => rim.remote(Some(token)).await,
+            None => rim.local().await,
+        };
+        clients.push(tokio::spawn(async move {
+            let mut count = 0_u64;
+            while began.elapsed() < PERIOD {
+                assert_eq!(client.post("/v1/jobs", body).await.status, 200);
+                count += 1;
+            }
+            count
+        }));
+    }
+    let mut count = 0;
+    for client in clients {
+        count += client.await.unwrap();
+    }
+    count as f64 / began.elapsed().as_secs_f64()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn single_submissions_from_64_connections() {
+    let rim = Running::start(|options, _| {
+        options.limits.requests_per_second = 1e9;
+        options.limits.requests_burst = 1e9;
+    })
+    .await;
+    let token = rim.desk.token("ann", Role::User, 600.0);
+    let job = r#"{"jobs":[{"name":"train","argv":["python","train.py","--lr","0.1"],"gpus":4,"env":{"A":"b"}}]}"#;
+    let unix = pace(&rim, None, job).await;
+    let tcp = pace(&rim, Some(&token), job).await;
+    println!(
+        "submissions/s from {CONNECTIONS} connections, client in the same process: {unix:.0} Unix socket, {tcp:.0} TCP with token"
+    );
+    // Far below what any machine does; the figure itself is in the docs.
+    assert!(unix > 200.0 && tcp > 200.0);
+}
