@@ -12,17 +12,24 @@ use crate::desk::Desk;
 use crate::metrics::Metrics;
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request};
-use axum::http::{Response, StatusCode, header, request};
+use axum::http::{HeaderMap, Response, StatusCode, header, request};
 use axum::routing::{MethodFilter, on};
 use futures_util::FutureExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
-use tokio::sync::watch;
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
 use trainyard_api::{Code, Problem};
+
+/// Bodies up to this size need no room of their own: as many as there are connections fit in any case.
+const SMALL_BODY_BYTES: usize = 64 << 10;
+const DRAIN_BYTES_MAX: u64 = 32 << 20;
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
+const ROOM_UNIT: usize = 1 << 10;
 
 /// Everything the rim has.
 pub struct Rim {
@@ -36,6 +43,8 @@ pub struct Rim {
     metrics: Arc<Metrics>,
     requests: Buckets,
     refusals: Buckets,
+    /// Room for large bodies, in units of [`ROOM_UNIT`].
+    room: Semaphore,
     stopping: watch::Receiver<bool>,
 }
 
@@ -55,6 +64,7 @@ impl Rim {
             metrics: Arc::clone(&options.metrics),
             requests: Buckets::new(limits.requests_per_second, limits.requests_burst),
             refusals: Buckets::new(limits.refusals_per_second, 4.0 * limits.refusals_per_second),
+            room: Semaphore::new(limits.bodies_bytes_max.div_ceil(ROOM_UNIT)),
             limits,
         })
     }
@@ -65,6 +75,8 @@ impl Rim {
         let _ = self.stopping.clone().wait_for(|stopping| *stopping).await;
     }
 }
+
+type Parts = Result<RawPathParams, RawPathParamsRejection>;
 
 /// The router, made from the table of routes.
 pub fn router(rim: &Arc<Rim>) -> Router {
@@ -77,9 +89,11 @@ pub fn router(rim: &Arc<Rim>) -> Router {
             Verb::Put => MethodFilter::PUT,
             Verb::Delete => MethodFilter::DELETE,
         };
-        let answer = move |parts: RawPathParams, request: Request| {
-            let part = parts.iter().next().map(|(_, part)| part.to_owned()).unwrap_or_default();
-            answer(Arc::clone(&rim), Some(route), part, request)
+        let answer = move |parts: Parts, request: Request| {
+            // A part that is no text has no meaning on any route, so it is as lost as an unknown address.
+            let route = parts.is_ok().then_some(route);
+            let first = parts.ok().and_then(|parts| Some(parts.iter().next()?.1.to_owned()));
+            answer(Arc::clone(&rim), route, first.unwrap_or_default(), request)
         };
         router = router.route(route.path, on(filter, answer));
     }
@@ -98,10 +112,13 @@ async fn answer(
     request: Request,
 ) -> Response<Body> {
     let began = Instant::now();
-    let (head, body) = request.into_parts();
-    let response = match screen_and_ask(&rim, route, part, &head, body).await {
+    let (head, mut body) = request.into_parts();
+    let response = match screen_and_ask(&rim, route, part, &head, &mut body).await {
         Ok(answer) => answer.into_response(),
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => {
+            drain(&head, &mut body).await;
+            refusal.into_response()
+        }
     };
     let status = response.status().as_u16();
     let (verb, path) = route.map_or(("OTHER", "other"), |route| (route.verb.name(), route.path));
@@ -121,7 +138,7 @@ async fn screen_and_ask(
     route: Option<&'static Route>,
     part: String,
     head: &request::Parts,
-    body: Body,
+    body: &mut Body,
 ) -> Result<Answer, Refusal> {
     let Some(peer) = head.extensions.get::<Arc<Peer>>() else {
         return Err(Problem::new(Code::Internal, "the peer of a connection is not known").into());
@@ -145,14 +162,13 @@ async fn screen_and_ask(
     let query = head.uri.query().unwrap_or_default();
     input::check_query(query, route.query, rim.limits.query_bytes_max)?;
     let key = input::idempotency_key(&head.headers)?;
-    let body = match route.body {
-        None => Bytes::new(),
-        Some(_) => read(body, &head.headers, &rim.limits).await?,
+    let (body, _room) = match route.body {
+        None => (Bytes::new(), None),
+        Some(_) => read(body, &head.headers, rim).await?,
     };
-    let (rim, query) = (Arc::clone(rim), query.to_owned());
     // A wait for events is bounded by its own limit and comes on top.
     let longest = rim.limits.answer_time_max + rim.limits.wait_time_max;
-    let asked = Asked { rim, caller, part, query, body, key };
+    let asked = Asked { rim: Arc::clone(rim), caller, part, query: query.to_owned(), body, key };
     match timeout(longest, AssertUnwindSafe(known(asked)).catch_unwind()).await {
         Ok(Ok(said)) => Ok(said?),
         Ok(Err(_)) => {
@@ -225,7 +241,7 @@ fn stray(head: &request::Parts) -> Refusal {
         .filter(|route| is_at(route.path, path))
         .map(|route| route.verb.name())
         .collect();
-    if allowed.is_empty() {
+    if allowed.is_empty() || allowed.contains(&head.method.as_str()) {
         let detail =
             format!("there is no `{}` here: /openapi.json lists all addresses", input::cut(path));
         return Problem::new(Code::NotFound, detail).into();
@@ -246,31 +262,64 @@ fn is_at(pattern: &str, path: &str) -> bool {
         && pattern.zip(path).all(|(one, other)| one.starts_with('{') || one == other)
 }
 
-async fn read(
-    body: Body,
-    headers: &axum::http::HeaderMap,
-    limits: &Limits,
-) -> Result<Bytes, Refusal> {
-    let max = limits.body_bytes_max;
+/// The body, with the room it takes until the request is answered.
+async fn read<'a>(
+    body: &mut Body,
+    headers: &HeaderMap,
+    rim: &'a Rim,
+) -> Result<(Bytes, Option<SemaphorePermit<'a>>), Refusal> {
+    let (max, longest) = (rim.limits.body_bytes_max, rim.limits.body_time_max);
     let too_large = || {
         let detail = format!("the body has more than {max} bytes: send it in parts");
         Refusal::from(Problem::field(Code::TooLarge, "body", detail))
     };
     let told = headers.get(header::CONTENT_LENGTH).and_then(|told| told.to_str().ok());
-    if told.and_then(|told| told.parse::<u64>().ok()).is_some_and(|told| told > max as u64) {
-        return Err(too_large());
-    }
-    match timeout(limits.body_time_max, Limited::new(body, max).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
+    let bytes = told.map_or(Some(max), |told| told.parse().ok()).filter(|bytes| *bytes <= max);
+    let bytes = bytes.ok_or_else(too_large)?;
+    let room = match bytes <= SMALL_BODY_BYTES {
+        true => None,
+        false => Some(take_room(rim, bytes).await?),
+    };
+    match timeout(longest, Limited::new(body, max).collect()).await {
+        Ok(Ok(body)) => Ok((body.to_bytes(), room)),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(_)) => {
             let detail = "the body ended too early: send as many bytes as the header says";
             Err(Problem::field(Code::BadInput, "body", detail).into())
         }
         Err(_) => {
-            let detail = format!("the body took longer than {} s", limits.body_time_max.as_secs());
+            let detail = format!("the body took longer than {} s", longest.as_secs());
             let problem = Problem::field(Code::BadInput, "body", detail);
             Err(Refusal { status: Some(StatusCode::REQUEST_TIMEOUT), ..problem.into() })
         }
     }
+}
+
+/// Reads on for a while what is refused: a client that is cut off while it sends never sees why.
+async fn drain(head: &request::Parts, body: &mut Body) {
+    let waits_for_word = head.headers.contains_key(header::EXPECT);
+    let told = hyper::body::Body::size_hint(body).lower();
+    if hyper::body::Body::is_end_stream(body) || waits_for_word || told > DRAIN_BYTES_MAX {
+        return;
+    }
+    let read_on = async {
+        let mut bytes = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+            if bytes > DRAIN_BYTES_MAX {
+                break;
+            }
+        }
+    };
+    // Whoever is slower than that is cut off after all.
+    let _ = timeout(DRAIN_TIME_MAX, read_on).await;
+}
+
+/// Waits until large bodies under way leave room for one more.
+async fn take_room(rim: &Rim, bytes: usize) -> Result<SemaphorePermit<'_>, Refusal> {
+    let whole = rim.limits.bodies_bytes_max.div_ceil(ROOM_UNIT);
+    let units = u32::try_from(bytes.div_ceil(ROOM_UNIT).min(whole)).unwrap_or(u32::MAX);
+    let room = timeout(rim.limits.answer_time_max, rim.room.acquire_many(units)).await;
+    let full = || Refusal::too_many(rim.limits.answer_time_max, "large bodies at once");
+    room.map_err(|_| full())?.map_err(|_| full())
 }

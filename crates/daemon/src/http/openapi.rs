@@ -57,18 +57,17 @@ fn build() -> Value {
 }
 
 fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
-    let role = route.least.map_or("nobody in particular".to_owned(), |role| {
-        format!("the role {} or more", role.name())
+    let needs = route.least.map_or("Open to anybody.".to_owned(), |role| {
+        format!("Needs the role {} at least.", role.name())
     });
     let mut operation = json!({
         "operationId": route.name,
         "summary": route.about,
-        "description": format!("Open to {role}."),
+        "description": needs,
         "responses": responses(route, generator),
     });
     if route.least.is_none() {
         operation["security"] = json!([]);
-        operation["description"] = json!("Open to anybody.");
     }
     let parameters = parameters(route);
     if !parameters.is_empty() {

@@ -68,6 +68,8 @@ pub enum TlsSource {
 pub struct Limits {
     /// Bytes of a request's body.
     pub body_bytes_max: usize,
+    /// Bytes of all large bodies under way.
+    pub bodies_bytes_max: usize,
     /// Bytes of a request's line and headers together.
     pub head_bytes_max: usize,
     /// Headers of a request.
@@ -112,10 +114,11 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             body_bytes_max: 16 << 20,
+            bodies_bytes_max: 256 << 20,
             head_bytes_max: 32 << 10,
             headers_max: 64,
             query_bytes_max: 4 << 10,
-            reply_bytes_max: 32 << 20,
+            reply_bytes_max: 16 << 20,
             capture_bytes_max: 256 << 20,
             jobs_max: 10_000,
             rows_max: 10_000,

@@ -169,3 +169,55 @@ where
     }
     kept.insert(key, (Instant::now(), value));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+
+    fn users(change: impl FnOnce(&mut HttpOptions)) -> Arc<Users> {
+        let mut options = HttpOptions::new(Arc::new(Metrics::new()));
+        change(&mut options);
+        Arc::new(Users::new(&options).unwrap())
+    }
+
+    #[tokio::test]
+    async fn strangers_are_users_unless_they_are_operators_or_not_served_at_all() {
+        // A user id that nobody has: its number is its name.
+        let (own, stranger) = (Uid::effective().as_raw(), 3_999_999_999);
+        let everybody = users(|_| {});
+        assert_eq!(everybody.caller(own).await.unwrap().role, Role::Admin);
+        assert_eq!(everybody.caller(0).await.unwrap().role, Role::Admin);
+        let caller = everybody.caller(stranger).await.unwrap();
+        assert_eq!((caller.user.as_str(), caller.role), ("3999999999", Role::User));
+        assert_eq!(caller.uid, Some(stranger));
+
+        let operators = users(|options| options.operators = vec!["3999999999".to_owned()]);
+        assert_eq!(operators.caller(stranger).await.unwrap().role, Role::Operator);
+
+        let alone = users(|options| options.only_own_user = true);
+        assert_eq!(alone.caller(own).await.unwrap().role, Role::Admin);
+        assert_eq!(alone.caller(stranger).await.unwrap_err().code, Code::Denied);
+    }
+
+    #[tokio::test]
+    async fn members_of_a_group_are_operators() {
+        // Whoever the system's table has besides us, in the group that is its own.
+        let own = Uid::effective();
+        let other = ["nobody", "daemon", "bin"].iter().find_map(|name| {
+            User::from_name(name)
+                .ok()
+                .flatten()
+                .filter(|user| user.uid != own && !user.uid.is_root())
+        });
+        let group = other.as_ref().and_then(|user| Group::from_gid(user.gid).ok().flatten());
+        let (Some(other), Some(group)) = (other, group) else {
+            println!("skipped: this system has none of the usual users");
+            return;
+        };
+        let members = users(|options| options.operator_group = Some(group.name));
+        let caller = members.caller(other.uid.as_raw()).await.unwrap();
+        assert_eq!((caller.user, caller.role), (other.name.clone(), Role::Operator));
+        assert_eq!(members.uid(&other.name).await, Some(other.uid.as_raw()));
+    }
+}

@@ -5,7 +5,7 @@ use super::secret::hex;
 use ring::digest::{SHA256, digest};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
@@ -34,6 +34,10 @@ pub fn open(source: &TlsSource, names: &[String]) -> Result<Tls, ServeError> {
         }
     };
     let chain = read_chain(&certificate)?;
+    if fs::metadata(&key).is_ok_and(|found| found.permissions().mode() & 0o007 != 0) {
+        let detail = format!("every user can reach this key: run `chmod o= {}`", key.display());
+        return Err(ServeError::Certificate { path: key, detail });
+    }
     let secret = PrivateKeyDer::from_pem_file(&key).map_err(|error| {
         let detail = format!("cannot be read as a private key in PEM form: {error}");
         ServeError::Certificate { path: key.clone(), detail }

@@ -186,6 +186,17 @@ async fn tls_with_a_certificate_of_its_own_works_and_is_kept() {
         403
     );
 
+    // A key that everybody can read is none.
+    let (certificate, key) = (folder.join("certificate.pem"), rim.folder.0.join("open.pem"));
+    std::fs::copy(folder.join("key.pem"), &key).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let desk = FakeDesk::new();
+    let mut options = HttpOptions::new(Arc::clone(&desk.metrics));
+    options.tcp = Some("127.0.0.1:0".parse().unwrap());
+    options.tls = Some(TlsSource::Files { certificate, key });
+    let text = Server::bind(desk, options).await.err().unwrap().to_string();
+    assert!(text.contains("every user can reach this key: run `chmod o="), "{text}");
+
     // The next start shows the same certificate.
     let desk = FakeDesk::new();
     let mut options = HttpOptions::new(Arc::clone(&desk.metrics));

@@ -97,6 +97,8 @@ async fn lost_requests_get_a_problem_too() {
     let mut client = rim.local().await;
     let got = client.get("/v2/jobs").await;
     assert_eq!((got.status, got.json()["code"].as_str()), (404, Some("not-found")));
+    let got = client.get("/v1/jobs/%FF").await;
+    assert_eq!((got.status, got.json()["code"].as_str()), (404, Some("not-found")));
     let got = client.ask("DELETE", "/v1/jobs", &[], "").await;
     assert_eq!((got.status, got.header("allow")), (405, "POST, GET"));
     assert!(got.detail().contains("expected POST, GET"), "{}", got.text);

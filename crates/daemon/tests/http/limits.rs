@@ -20,7 +20,8 @@ async fn rest(stream: &mut UnixStream) -> String {
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_before_it_is_read() {
     let rim = Running::start(|options, _| options.limits.body_bytes_max = 1000).await;
-    let body = format!(r#"{{"jobs":[{{"name":"{}"}}]}}"#, "x".repeat(1000));
+    // Large enough that no buffer on the way holds it: it must be read for the answer to be seen.
+    let body = format!(r#"{{"jobs":[{{"name":"{}"}}]}}"#, "x".repeat(5_000_000));
     let got = rim.local().await.post("/v1/jobs", &body).await;
     assert_eq!((got.status, got.json()["code"].as_str()), (413, Some("too-large")));
     // The size is announced and nothing is sent; the answer comes all the same.
@@ -33,6 +34,62 @@ async fn a_body_that_is_too_large_is_refused_before_it_is_read() {
     let head = "POST /v1/jobs HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(format!("{head}7d0\r\n{}\r\n", "x".repeat(2000)).as_bytes()).await.unwrap();
     assert!(rest(&mut stream).await.starts_with("HTTP/1.1 413"));
+}
+
+#[tokio::test]
+async fn large_bodies_share_a_room_and_small_ones_pass_by() {
+    let rim = Running::start(|options, _| {
+        options.limits.body_bytes_max = 200 << 10;
+        options.limits.bodies_bytes_max = 200 << 10;
+        options.limits.answer_time_max = Duration::from_millis(200);
+    })
+    .await;
+    // One large body takes all the room and does not come.
+    let mut holder = UnixStream::connect(&rim.socket).await.unwrap();
+    let head =
+        format!("POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", 200 << 10);
+    holder.write_all(head.as_bytes()).await.unwrap();
+    let small = r#"{"jobs":[{"argv":["true"]}]}"#;
+    let large = format!("{small}{}", " ".repeat(150 << 10));
+    let mut client = rim.local().await;
+    let deadline = Instant::now() + PATIENCE;
+    while client.post("/v1/jobs", &large).await.status != 429 {
+        assert!(Instant::now() < deadline, "the holder's head never arrived");
+    }
+    assert_eq!(client.post("/v1/jobs", small).await.status, 200);
+    drop(holder);
+    while client.post("/v1/jobs", &large).await.status != 200 {
+        assert!(Instant::now() < deadline, "the room was never given back");
+    }
+}
+
+#[tokio::test]
+async fn whoever_does_not_read_its_answer_is_let_go() {
+    let rim = Running::start(|options, _| {
+        options.limits.write_time_max = Duration::from_millis(200);
+        options.limits.connections_per_peer_max = 1;
+    })
+    .await;
+    (0..10_000).for_each(|_| {
+        rim.desk.add_job("ann");
+    });
+    let mut deaf = UnixStream::connect(&rim.socket).await.unwrap();
+    deaf.write_all(b"GET /v1/jobs?limit=10000 HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        // The one place there is becomes free when the deaf one is let go.
+        let mut stream = UnixStream::connect(&rim.socket).await.unwrap();
+        let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        let _ = stream.write_all(request).await;
+        let mut text = String::new();
+        let _ = timeout(PATIENCE, stream.read_to_string(&mut text)).await.unwrap();
+        if text.starts_with("HTTP/1.1 200") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the deaf one still has its place");
+    }
+    let text = rest(&mut deaf).await;
+    assert!(!text.ends_with('}'), "the answer was cut off");
 }
 
 #[tokio::test]
