@@ -166,8 +166,10 @@ async fn screen_and_ask(
         None => (Bytes::new(), None),
         Some(_) => read(body, &head.headers, rim).await?,
     };
-    // A wait for events is bounded by its own limit and comes on top.
-    let longest = rim.limits.answer_time_max + rim.limits.wait_time_max;
+    // A wait that was asked for is bounded by its own limit and comes on top.
+    let waits = route.query.iter().any(|param| param.name == "wait");
+    let wait = if waits { rim.limits.wait_time_max } else { Duration::ZERO };
+    let longest = rim.limits.answer_time_max + wait;
     let asked = Asked { rim: Arc::clone(rim), caller, part, query: query.to_owned(), body, key };
     match timeout(longest, AssertUnwindSafe(known(asked)).catch_unwind()).await {
         Ok(Ok(said)) => Ok(said?),

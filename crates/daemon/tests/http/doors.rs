@@ -3,6 +3,8 @@
 use crate::client::{Client, Folder, Running};
 use crate::desk::FakeDesk;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -31,6 +33,35 @@ async fn a_daemon_for_one_user_keeps_its_socket_to_itself() {
     let mode = std::fs::metadata(&rim.socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(rim.local().await.get("/v1/status").await.status, 200);
+}
+
+/// As root a request can be made as somebody else; elsewhere there is nobody else to be.
+#[tokio::test]
+async fn another_user_on_the_unix_socket_is_no_admin_and_is_sent_away_from_a_daemon_for_one() {
+    let nobody = 65_534;
+    let can = nix::unistd::Uid::effective().is_root()
+        && Command::new("curl").arg("--version").output().is_ok();
+    if !can {
+        println!("skipped: needs root and curl");
+        return;
+    }
+    let ask = async |rim: &Running, path: &str| {
+        // The wall of the file's mode is taken down, to see the one behind it.
+        std::fs::set_permissions(&rim.socket, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let mut curl = Command::new("curl");
+        curl.uid(nobody).args(["--silent", "--max-time", "20", "--unix-socket"]).arg(&rim.socket);
+        curl.arg(format!("http://localhost{path}")).current_dir("/");
+        let output = tokio::task::spawn_blocking(move || curl.output().unwrap()).await.unwrap();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let rim = Running::plain().await;
+    assert_eq!(ask(&rim, "/v1/status").await["role"], "user");
+    assert_eq!(ask(&rim, "/v1/tokens").await["code"], "denied");
+    let rim = Running::start(|options, _| options.only_own_user = true).await;
+    let refused = ask(&rim, "/v1/status").await;
+    assert_eq!(refused["code"], "denied", "{refused}");
+    let memory = rim.desk.memory.lock().unwrap();
+    assert_eq!(memory.refused[0].0, nobody.to_string());
 }
 
 #[tokio::test]

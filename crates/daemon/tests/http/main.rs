@@ -7,5 +7,6 @@ mod desk;
 mod doors;
 mod input;
 mod limits;
+mod logs;
 mod pace;
 mod schema;
