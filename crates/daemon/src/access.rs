@@ -1,10 +1,13 @@
 //! Who may do what: one table.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trainyard_api::{Code, Problem};
 
 /// What a caller may do at most; each role may do all that the ones before it may.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// Looks at lists.

@@ -1,6 +1,7 @@
 //! What the rim may ask of the daemon. Rights are checked behind the desk; whoever stands before it says who asks.
 
 use crate::access::{Caller, Role};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +15,7 @@ use trainyard_api::answer::{
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send + 'a>>;
 
 /// What a user can do to a job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "action")]
 pub enum Act {
     /// Ends it.
@@ -32,7 +33,7 @@ pub enum Act {
 }
 
 /// What an operator can do to a node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "action")]
 pub enum NodeAct {
     /// It takes no new work.
@@ -78,7 +79,7 @@ pub struct LogRequest {
 }
 
 /// Part of a log.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LogChunk {
     /// The text; bytes that are no UTF-8 are replaced.
     pub text: String,
@@ -91,7 +92,7 @@ pub struct LogChunk {
 }
 
 /// A new policy.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyRequest {
     /// `name` or `name:key=value,key=value`, as in `compare --policies`.
@@ -115,7 +116,7 @@ pub struct AcctRequest {
 }
 
 /// A token as it is listed; the secret itself is shown once, when it is made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenInfo {
     /// What people call it.
     pub name: String,

@@ -1,0 +1,30 @@
+//! The rim: what stands between a socket and the [`Desk`](crate::desk::Desk).
+//!
+//! A request goes through these, in this order:
+//! - [`server`] accepts it on a Unix socket or on TCP, with [`tls`] where it must be, and knows its [`peer`].
+//! - [`origin`] refuses what a browser was led to send.
+//! - [`secret`] and [`peer`] say who asks; what is refused is written down.
+//! - [`rate`] says whether it asks too often.
+//! - [`input`] and [`fields`] make typed requests of bytes, within limits.
+//! - [`call`] asks the desk, which checks rights.
+//! - [`reply`] makes bytes of what it says, within limits.
+//!
+//! [`route`] is the one table of routes; the router in [`front`] and the document in [`openapi`] are made from it.
+
+pub mod call;
+pub mod fields;
+pub mod front;
+pub mod input;
+pub mod openapi;
+pub mod options;
+pub mod origin;
+pub mod peer;
+pub mod rate;
+pub mod reply;
+pub mod route;
+pub mod secret;
+pub mod server;
+pub mod tls;
+
+pub use options::{HttpOptions, Limits, ServeError, TlsSource};
+pub use server::{Server, serve};

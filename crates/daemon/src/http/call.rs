@@ -1,0 +1,289 @@
+//! What each route asks the desk.
+
+use super::front::Rim;
+use super::reply::{Answer, JSON_LINES, OPEN_METRICS};
+use super::{fields, input, openapi, secret};
+use crate::access::{Caller, Role};
+use crate::desk::{
+    AcctRequest, Act, JobFilter, LogRequest, NewToken, NodeAct, PolicyRequest, TokenInfo,
+};
+use axum::body::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use trainyard_api::answer::{EventRow, SubmitRequest};
+use trainyard_api::{Code, Problem};
+
+const ROWS_DEFAULT: usize = 1000;
+const LOG_BYTES_DEFAULT: usize = 64 << 10;
+const DAY: f64 = 86_400.0;
+/// A token nobody thought about ends by itself.
+const TOKEN_SECONDS_DEFAULT: f64 = 90.0 * DAY;
+const TOKEN_SECONDS_MAX: f64 = 3660.0 * DAY;
+
+/// What came of it.
+pub type Said = Result<Answer, Problem>;
+
+/// A request of someone who is known.
+pub struct Asked {
+    /// Everything the rim has.
+    pub rim: Arc<Rim>,
+    /// Who asks.
+    pub caller: Caller,
+    /// The part of the path that varies, decoded.
+    pub part: String,
+    /// What follows `?`.
+    pub query: String,
+    /// The body.
+    pub body: Bytes,
+    /// The client's own key.
+    pub key: Option<String>,
+}
+
+/// A token to be made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenRequest {
+    /// What people call it.
+    pub name: String,
+    /// Whose requests it makes.
+    pub user: String,
+    /// What it allows.
+    pub role: Role,
+    /// How long it is good; 90 days by default, ten years at most.
+    #[serde(default)]
+    pub expires_seconds: Option<f64>,
+}
+
+/// A token that was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TokenMade {
+    /// The secret, shown this once.
+    pub token: String,
+    /// What is listed of it.
+    pub info: TokenInfo,
+}
+
+/// A sign of life.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Health {
+    /// Always `ok`.
+    pub status: String,
+}
+
+/// `POST /v1/jobs`.
+pub async fn submit(asked: Asked) -> Said {
+    let request = submission(&asked)?;
+    let said = asked.rim.desk.submit(asked.caller, request).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `POST /v1/plan`.
+pub async fn plan(asked: Asked) -> Said {
+    let request = submission(&asked)?;
+    let said = asked.rim.desk.plan(asked.caller, request).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+fn submission(asked: &Asked) -> Result<SubmitRequest, Problem> {
+    let mut request: SubmitRequest = input::json(&asked.body)?;
+    match (&request.key, &asked.key) {
+        (Some(field), Some(header)) if field != header => {
+            let detail = "the field `key` and the header Idempotency-Key differ: give one of them";
+            return Err(Problem::field(Code::BadInput, "key", detail));
+        }
+        (None, Some(header)) => request.key = Some(header.clone()),
+        (Some(_) | None, _) => {}
+    }
+    fields::check_submission(&request, asked.rim.limits.jobs_max)?;
+    Ok(request)
+}
+
+/// `GET /v1/jobs`.
+pub async fn jobs(asked: Asked) -> Said {
+    let mut filter: JobFilter = input::query(&asked.query)?;
+    filter.limit = Some(rows("limit", filter.limit, &asked)?);
+    let said = asked.rim.desk.jobs(asked.caller, filter).await?;
+    Answer::list("jobs", &said, &asked.rim.limits)
+}
+
+/// `GET /v1/jobs/{id}`.
+pub async fn job(asked: Asked) -> Said {
+    let said = asked.rim.desk.job(asked.caller, input::job_id(&asked.part)?).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `GET /v1/jobs/{id}/why`.
+pub async fn why(asked: Asked) -> Said {
+    let said = asked.rim.desk.why(asked.caller, input::job_id(&asked.part)?).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `GET /v1/jobs/{id}/logs`.
+pub async fn logs(asked: Asked) -> Said {
+    let job = input::job_id(&asked.part)?;
+    let mut request: LogRequest = input::query(&asked.query)?;
+    let max = asked.rim.limits.log_bytes_max;
+    if request.max > max {
+        return Err(beyond("max", request.max, max));
+    }
+    if request.max == 0 {
+        request.max = LOG_BYTES_DEFAULT.min(max);
+    }
+    let said = asked.rim.desk.logs(asked.caller, job, request).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `POST /v1/jobs/{id}/act`.
+pub async fn act(asked: Asked) -> Said {
+    let job = input::job_id(&asked.part)?;
+    let act: Act = input::json(&asked.body)?;
+    fields::check_act(&act)?;
+    let said = asked.rim.desk.act(asked.caller, job, act).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `GET /v1/nodes`.
+pub async fn nodes(asked: Asked) -> Said {
+    let said = asked.rim.desk.nodes(asked.caller).await?;
+    Answer::list("nodes", &said, &asked.rim.limits)
+}
+
+/// `POST /v1/nodes/{name}/act`.
+pub async fn node(asked: Asked) -> Said {
+    let act: NodeAct = input::json(&asked.body)?;
+    fields::check_node_act(&act)?;
+    let said = asked.rim.desk.node(asked.caller, asked.part, act).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `GET /v1/fair`.
+pub async fn fair(asked: Asked) -> Said {
+    let said = asked.rim.desk.fair(asked.caller).await?;
+    Answer::list("tenants", &said, &asked.rim.limits)
+}
+
+/// `GET /v1/acct`.
+pub async fn acct(asked: Asked) -> Said {
+    let request: AcctRequest = input::query(&asked.query)?;
+    for (field, value) in [("since", request.since), ("until", request.until)] {
+        if value.is_some_and(|value| !value.is_finite()) {
+            let detail = format!("`{field}`: expected seconds of Unix time");
+            return Err(Problem::field(Code::BadInput, field, detail));
+        }
+    }
+    let said = asked.rim.desk.acct(asked.caller, request).await?;
+    Answer::list("usage", &said, &asked.rim.limits)
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct EventsQuery {
+    after: u64,
+    max: Option<usize>,
+    wait: f64,
+}
+
+/// `GET /v1/events`. The end of the daemon ends the wait, too.
+pub async fn events(asked: Asked) -> Said {
+    let query: EventsQuery = input::query(&asked.query)?;
+    let max = rows("max", query.max, &asked)?;
+    let longest = asked.rim.limits.wait_time_max.as_secs_f64();
+    if !(0.0..=longest).contains(&query.wait) {
+        let detail = format!("`wait`: expected 0 to {longest} seconds");
+        return Err(Problem::field(Code::BadInput, "wait", detail));
+    }
+    let said: Vec<EventRow> = tokio::select! {
+        said = asked.rim.desk.events(asked.caller, query.after, max, query.wait) => said?,
+        () = asked.rim.stopped() => Vec::new(),
+    };
+    Answer::list("events", &said, &asked.rim.limits)
+}
+
+/// `GET /v1/status`.
+pub async fn status(asked: Asked) -> Said {
+    let said = asked.rim.desk.status(asked.caller).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `PUT /v1/policy`.
+pub async fn set_policy(asked: Asked) -> Said {
+    let request: PolicyRequest = input::json(&asked.body)?;
+    fields::check_policy(&request)?;
+    let said = asked.rim.desk.set_policy(asked.caller, request).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `GET /v1/capture`.
+pub async fn capture(asked: Asked) -> Said {
+    let said = asked.rim.desk.capture(asked.caller).await?;
+    Answer::bytes(said, JSON_LINES, asked.rim.limits.capture_bytes_max)
+}
+
+/// `GET /v1/tokens`.
+pub async fn tokens(asked: Asked) -> Said {
+    let said = asked.rim.desk.tokens(asked.caller).await?;
+    Answer::list("tokens", &said, &asked.rim.limits)
+}
+
+/// `POST /v1/tokens`.
+pub async fn add_token(asked: Asked) -> Said {
+    let request: TokenRequest = input::json(&asked.body)?;
+    fields::check_name("name", &request.name)?;
+    fields::check_name("user", &request.user)?;
+    let seconds = request.expires_seconds.unwrap_or(TOKEN_SECONDS_DEFAULT);
+    if !(seconds > 0.0 && seconds <= TOKEN_SECONDS_MAX) {
+        let detail =
+            format!("`expires_seconds`: expected more than 0 and at most {TOKEN_SECONDS_MAX}");
+        return Err(Problem::field(Code::BadInput, "expires_seconds", detail));
+    }
+    let created = unix_time();
+    let (name, user, role) = (request.name, request.user, request.role);
+    let info = TokenInfo { name, user, role, created, expires: Some(created + seconds) };
+    let token = secret::draw()?;
+    let new = NewToken { info, digest: secret::digest(&token) };
+    let info = asked.rim.desk.add_token(asked.caller, new).await?;
+    Answer::json(&TokenMade { token, info }, &asked.rim.limits)
+}
+
+/// `DELETE /v1/tokens/{name}`.
+pub async fn drop_token(asked: Asked) -> Said {
+    asked.rim.desk.drop_token(asked.caller, asked.part).await?;
+    Ok(Answer::nothing())
+}
+
+/// `GET /metrics`.
+pub async fn metrics(asked: Asked) -> Said {
+    let said = asked.rim.desk.metrics().await?;
+    Answer::bytes(said.into_bytes(), OPEN_METRICS, asked.rim.limits.reply_bytes_max)
+}
+
+/// `GET /openapi.json`.
+pub fn openapi() -> Said {
+    Answer::bytes(openapi::document().as_bytes().to_vec(), "application/json", usize::MAX)
+}
+
+/// `GET /healthz`.
+pub fn healthz() -> Said {
+    Answer::bytes(br#"{"status":"ok"}"#.to_vec(), "application/json", usize::MAX)
+}
+
+/// Seconds of Unix time.
+pub(crate) fn unix_time() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64()
+}
+
+fn rows(field: &str, wanted: Option<usize>, asked: &Asked) -> Result<usize, Problem> {
+    let max = asked.rim.limits.rows_max;
+    match wanted.unwrap_or(ROWS_DEFAULT.min(max)) {
+        0 => Err(Problem::field(Code::BadInput, field, format!("`{field}`: expected at least 1"))),
+        wanted if wanted > max => Err(beyond(field, wanted, max)),
+        wanted => Ok(wanted),
+    }
+}
+
+fn beyond(field: &str, wanted: usize, max: usize) -> Problem {
+    let detail = format!("`{field}` is {wanted}, and {max} is allowed at most: ask in parts");
+    Problem::field(Code::BadInput, field, detail)
+}

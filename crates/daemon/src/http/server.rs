@@ -1,0 +1,299 @@
+//! Sockets: opened with care, accepted within limits, closed in order.
+
+use super::front::{Rim, router};
+use super::options::{HttpOptions, Limits, ServeError};
+use super::peer::Peer;
+use super::rate::Who;
+use super::tls::{self, Tls};
+use crate::desk::Desk;
+use crate::metrics::Metrics;
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::collections::HashMap;
+use std::fs;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_io_timeout::TimeoutStream;
+use tower_service::Service;
+
+/// How long to rest when the system has no more file descriptors.
+const REST: Duration = Duration::from_millis(50);
+
+/// Opens the rim and serves until `shutdown` is ready and requests under way are answered.
+pub async fn serve(
+    desk: Arc<dyn Desk>,
+    options: HttpOptions,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    Server::bind(desk, options).await?.run(shutdown).await;
+    Ok(())
+}
+
+/// A rim that is open: connections queue up until [`Server::run`].
+pub struct Server {
+    gate: Arc<Gate>,
+    unix: Option<(UnixListener, PathBuf)>,
+    tcp: Option<(TcpListener, Option<Tls>)>,
+    stop: watch::Sender<bool>,
+}
+
+/// What all connections share.
+struct Gate {
+    rim: Arc<Rim>,
+    router: Router,
+    limits: Limits,
+    metrics: Arc<Metrics>,
+    peers: Mutex<HashMap<Who, usize>>,
+}
+
+impl Server {
+    /// Opens the sockets, or says why not.
+    pub async fn bind(desk: Arc<dyn Desk>, options: HttpOptions) -> Result<Server, ServeError> {
+        if options.socket.is_none() && options.tcp.is_none() {
+            return Err(ServeError::Nowhere);
+        }
+        let (stop, stopping) = watch::channel(false);
+        let rim = Arc::new(Rim::new(desk, &options, stopping)?);
+        let tcp = match options.tcp {
+            Some(address) => Some(open_tcp(address, &options).await?),
+            None if options.tls.is_some() => return Err(ServeError::TlsWithoutTcp),
+            None => None,
+        };
+        let unix = match &options.socket {
+            Some(path) => Some((open_unix(path, options.only_own_user).await?, path.clone())),
+            None => None,
+        };
+        let gate = Gate {
+            router: router(&rim),
+            rim,
+            limits: options.limits,
+            metrics: options.metrics,
+            peers: Mutex::default(),
+        };
+        Ok(Server { gate: Arc::new(gate), unix, tcp, stop })
+    }
+
+    /// The TCP address, with the port that the system chose where it was asked to.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.tcp.as_ref().and_then(|(listener, _)| listener.local_addr().ok())
+    }
+
+    /// The SHA-256 fingerprint of the certificate, for clients to check it by.
+    pub fn fingerprint(&self) -> Option<&str> {
+        let (_, tls) = self.tcp.as_ref()?;
+        tls.as_ref().map(|tls| tls.fingerprint.as_str())
+    }
+
+    /// Serves until `shutdown` is ready and requests under way are answered, or their time is up.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let mut loops = JoinSet::new();
+        let path = self.unix.as_ref().map(|(_, path)| path.clone());
+        if let Some((listener, _)) = self.unix {
+            loops.spawn(accept_unix(Arc::clone(&self.gate), listener));
+        }
+        if let Some((listener, tls)) = self.tcp {
+            loops.spawn(accept_tcp(Arc::clone(&self.gate), listener, tls));
+        }
+        shutdown.await;
+        // Everyone who looks at this lives in the loops; nobody is left to tell when there are none.
+        let _ = self.stop.send(true);
+        while loops.join_next().await.is_some() {}
+        if let Some(path) = path {
+            // Left behind, it would be found and removed by the next start.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+async fn open_tcp(
+    address: SocketAddr,
+    options: &HttpOptions,
+) -> Result<(TcpListener, Option<Tls>), ServeError> {
+    if options.tls.is_none() && !address.ip().to_canonical().is_loopback() {
+        return Err(ServeError::NeedsTls(address));
+    }
+    let mut names = options.names.clone();
+    names.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
+    if !address.ip().is_unspecified() && !address.ip().is_loopback() {
+        names.push(address.ip().to_canonical().to_string());
+    }
+    let tls = options.tls.as_ref().map(|source| tls::open(source, &names)).transpose()?;
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|source| ServeError::Address { address, source })?;
+    Ok((listener, tls))
+}
+
+/// A socket that was left behind is replaced; one that is in use, or anything else, is not.
+async fn open_unix(path: &Path, only_own_user: bool) -> Result<UnixListener, ServeError> {
+    let failed = |source: io::Error| ServeError::Socket { path: path.to_owned(), source };
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(ServeError::NotASocket(path.to_owned()));
+        }
+        Ok(_) if UnixStream::connect(path).await.is_ok() => {
+            return Err(ServeError::SocketInUse(path.to_owned()));
+        }
+        Ok(_) => fs::remove_file(path).map_err(failed)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let (folder_mode, mode) = if only_own_user { (0o700, 0o600) } else { (0o755, 0o666) };
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let made = fs::DirBuilder::new().recursive(true).mode(folder_mode).create(folder);
+        made.map_err(failed)?;
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+    Ok(listener)
+}
+
+async fn accept_unix(gate: Arc<Gate>, listener: UnixListener) {
+    accept(
+        gate,
+        || listener.accept(),
+        |gate, stream: UnixStream, permit| async move {
+            let Ok(uid) = stream.peer_cred().map(|peer| peer.uid()) else { return };
+            let Some(_place) = Place::take(&gate, Who::Uid(uid)) else { return };
+            let caller = gate.rim.users.caller(uid).await;
+            let peer = Peer::Local { uid, caller };
+            talk(&gate, stream, peer, permit).await;
+        },
+    )
+    .await;
+}
+
+async fn accept_tcp(gate: Arc<Gate>, listener: TcpListener, tls: Option<Tls>) {
+    let tls = tls.map(|tls| tls.acceptor);
+    accept(
+        gate,
+        || listener.accept(),
+        |gate, stream: TcpStream, permit| {
+            let tls = tls.clone();
+            async move {
+                let (Ok(address), Ok(here)) = (stream.peer_addr(), stream.local_addr()) else {
+                    return;
+                };
+                let Some(_place) = Place::take(&gate, Who::address(address.ip())) else { return };
+                // Answers are small and whole: there is nothing to gather.
+                let _ = stream.set_nodelay(true);
+                let peer = Peer::Remote { address, here, encrypted: tls.is_some() };
+                let Some(tls) = tls else { return talk(&gate, stream, peer, permit).await };
+                match timeout(gate.limits.head_time_max, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => talk(&gate, stream, peer, permit).await,
+                    Ok(Err(_)) | Err(_) => gate.metrics.connection_refused(),
+                }
+            }
+        },
+    )
+    .await;
+}
+
+/// Takes connections as long as there is room; the kernel's queue holds the rest.
+async fn accept<A, S, X, F>(
+    gate: Arc<Gate>,
+    listen: impl Fn() -> A,
+    connect: impl Fn(Arc<Gate>, S, OwnedSemaphorePermit) -> F,
+) where
+    A: Future<Output = io::Result<(S, X)>>,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let room = Arc::new(Semaphore::new(gate.limits.connections_max));
+    let mut connections = JoinSet::new();
+    loop {
+        let next = async {
+            let permit = Arc::clone(&room).acquire_owned().await.expect("never closed");
+            (listen().await, permit)
+        };
+        tokio::select! {
+            (accepted, permit) = next => match accepted {
+                Ok((stream, _)) => { connections.spawn(connect(Arc::clone(&gate), stream, permit)); }
+                Err(error) => {
+                    tracing::warn!(target: "trainyard::http", %error, "no connection accepted");
+                    tokio::time::sleep(REST).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+            () = gate.rim.stopped() => break,
+        }
+    }
+    let rest = async { while connections.join_next().await.is_some() {} };
+    if timeout(gate.limits.shutdown_time_max, rest).await.is_err() {
+        connections.shutdown().await;
+    }
+}
+
+async fn talk<S>(gate: &Arc<Gate>, stream: S, peer: Peer, _permit: OwnedSemaphorePermit)
+where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(gate.limits.write_time_max));
+    let peer = Arc::new(peer);
+    let service = service_fn(|mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(Arc::clone(&peer));
+        let mut router = gate.router.clone();
+        Service::call(&mut router, request.map(Body::new))
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(gate.limits.head_time_max)
+        .max_buf_size(gate.limits.head_bytes_max.max(8 << 10))
+        .max_headers(gate.limits.headers_max)
+        .serve_connection(TokioIo::new(Box::pin(stream)), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = gate.rim.stopped() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(target: "trainyard::http", %error, peer = peer.label(), "connection ended");
+    }
+}
+
+/// A place among the connections of one peer; given back when dropped.
+struct Place<'a> {
+    gate: &'a Gate,
+    who: Who,
+}
+
+impl<'a> Place<'a> {
+    fn take(gate: &'a Gate, who: Who) -> Option<Place<'a>> {
+        let mut peers = gate.peers.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let taken = peers.entry(who).or_default();
+        if *taken >= gate.limits.connections_per_peer_max {
+            gate.metrics.connection_refused();
+            return None;
+        }
+        *taken += 1;
+        Some(Place { gate, who })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut peers = self.gate.peers.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(taken) = peers.get_mut(&self.who) {
+            *taken -= 1;
+            if *taken == 0 {
+                peers.remove(&self.who);
+            }
+        }
+    }
+}
