@@ -51,7 +51,7 @@ impl Place {
         fs::write(self.0.join(name), content).expect("a file");
     }
 
-    pub fn path(&self) -> &std::path::Path {
+    pub fn root(&self) -> &std::path::Path {
         &self.0
     }
 

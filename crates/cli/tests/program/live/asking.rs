@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 fn a_token_comes_from_a_file_or_the_environment() {
     let fake = Fake::start_tcp("token", |_, _| ok(status("fifo")));
     fake.place.write("t", "secret-1\n");
-    let file = fake.place.path().join("t");
+    let file = fake.place.root().join("t");
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("a file");
     let run = fake.run(&["status", "--token-file", "t"]);
     assert_eq!((run.code, run.err.as_str()), (0, ""));
@@ -50,7 +50,7 @@ fn tokens_are_made_listed_and_dropped() {
     let run = fake.run(&["token", "create", "ci", "--user", "bob", "-o", "ci.token"]);
     assert_eq!((run.code, run.out.as_str()), (0, "ci.token\n"), "{}", run.err);
     assert_eq!(fake.place.read("ci.token"), "ty-secret\n");
-    let mode = std::fs::metadata(fake.place.path().join("ci.token")).expect("a file").permissions();
+    let mode = std::fs::metadata(fake.place.root().join("ci.token")).expect("a file").permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
     let count = fake.seen().len();
     assert_eq!(fake.run(&["token", "create", "ci", "-o", "ci.token"]).code, 1);

@@ -64,7 +64,7 @@ fn one_job_that_cannot_be_cancelled_does_not_save_the_others() {
 #[test]
 fn where_no_daemon_is_the_message_says_how_to_start_one() {
     let place = Place::new("no-daemon");
-    let runtime = place.path().join("nothing");
+    let runtime = place.root().join("nothing");
     let mut command = place.command(&["ps"]);
     let output =
         command.env("XDG_RUNTIME_DIR", &runtime).env("HOME", &runtime).output().expect("runs");

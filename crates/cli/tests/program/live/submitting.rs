@@ -22,7 +22,7 @@ fn a_submission_carries_a_key_and_the_directory() {
     let seen = fake.seen();
     assert_eq!(seen[0].line(), "POST /v1/jobs");
     let body = seen[0].json();
-    let here = fake.place.path().to_string_lossy().into_owned();
+    let here = fake.place.root().to_string_lossy().into_owned();
     assert_eq!(body["jobs"][0]["cwd"], here.as_str());
     assert_eq!(body["jobs"][2]["cwd"], format!("{here}/sub"));
     assert_eq!((&body["jobs"][0]["gpus"], &body["jobs"][1]["hold"]), (&json!(2), &json!(true)));
