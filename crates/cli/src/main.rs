@@ -34,6 +34,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
+    // What runs beside jobs comes before anything that starts threads or catches signals.
+    if let Some(code) = trainyard_backend::program::main(&arguments[arguments.len().min(1)..]) {
+        return code;
+    }
     let wants_json = arguments.iter().any(|argument| argument == "--json");
     let output = Output::new();
     output.watch_interrupts();

@@ -1,0 +1,6 @@
+//! The local backend with real processes.
+
+mod contract;
+mod running;
+mod survival;
+mod yard;
