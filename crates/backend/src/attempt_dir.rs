@@ -158,8 +158,9 @@ pub fn parse_name(name: &str) -> Option<(JobId, Attempt)> {
 /// Reads a file of ours; nothing if it is absent.
 pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let mut options = OpenOptions::new();
-    // A file where a link stands is not ours, whoever put it there.
-    let file = options.read(true).custom_flags(nix::libc::O_NOFOLLOW).open(path);
+    // A file where a link or a pipe stands is not ours, whoever put it there.
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+    let file = options.read(true).custom_flags(flags).open(path);
     let file = match file {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -13,15 +13,16 @@ mod watch;
 
 use crate::attempt_dir::{self, AttemptDir, KeeperMark, Launch};
 use crate::cgroup::Cgroup;
+use crate::order::Identity;
 use crate::{Exit, LaunchOrder, processes};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{Gid, Uid, chown, geteuid, setsid};
+use nix::unistd::{Gid, Uid, User, chown, geteuid, setsid};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::ExitCode;
@@ -126,12 +127,33 @@ fn take_over(dir: &AttemptDir, uid: Option<u32>) -> Result<Launch, String> {
     }
     let launch: Option<Launch> = attempt_dir::read(&dir.file("orders/launch.json"))
         .map_err(|error| failed("launch.json", error))?;
-    let launch = launch.ok_or("launch.json is missing")?;
+    let mut launch = launch.ok_or("launch.json is missing")?;
     let wanted = launch.order.identity.as_ref().map(|who| who.uid);
     if uid.is_some_and(|uid| uid == 0 || wanted != Some(uid)) {
         return Err(format!("it may run as user {uid:?} alone, and the order names {wanted:?}"));
     }
+    if let Some(uid) = uid {
+        launch.order.identity = Some(known_user(uid)?);
+        launch.cgroup = launch.cgroup.filter(|parent| is_cgroup(parent));
+    }
     Ok(launch)
+}
+
+/// A user as the system knows it: whoever gave the order may not choose another name, group or home for it.
+fn known_user(uid: u32) -> Result<Identity, String> {
+    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    let user = user.ok_or_else(|| format!("no user has number {uid}"))?;
+    Ok(Identity {
+        uid,
+        gid: user.gid.as_raw(),
+        name: user.name,
+        home: user.dir.display().to_string(),
+    })
+}
+
+fn is_cgroup(path: &Path) -> bool {
+    use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+    statfs(path).is_ok_and(|system| system.filesystem_type() == CGROUP2_SUPER_MAGIC)
 }
 
 impl Post {
@@ -157,6 +179,7 @@ impl Post {
         attempt_dir::make_dir(&dir.file("logs"), 0o750)?;
         let (sender, events) = mpsc::channel();
         let control = UnixDatagram::bind(dir.file("control.sock"))?;
+        std::fs::set_permissions(dir.file("control.sock"), PermissionsExt::from_mode(0o660))?;
         let pokes = sender.clone();
         thread::spawn(move || {
             let mut byte = [0; 1];
@@ -207,7 +230,7 @@ fn send_poke(socket: &UnixDatagram, dir: &AttemptDir, said: Option<FromJob>) {
 }
 
 /// What belongs to the job goes; what is left goes to whoever gave the orders, if that is another user.
-fn give_back(dir: &AttemptDir) {
+pub fn give_back(dir: &AttemptDir) {
     let _ = std::fs::remove_dir_all(dir.file("job"));
     let _ = std::fs::remove_file(dir.file("control.sock"));
     let Ok(owner) = std::fs::symlink_metadata(dir.file("orders")).map(|data| data.uid()) else {

@@ -7,11 +7,11 @@
 //! - `shelf`: what is kept of attempts that are forgotten.
 
 mod shelf;
-mod worker;
+pub(crate) mod worker;
 
 use crate::attempt_dir::make_dir;
 use crate::cgroup::{self, Cgroups};
-use crate::{Backend, Found, LaunchOrder, Report, StopOrder};
+use crate::{Backend, Found, LaunchOrder, Report, StopOrder, helper};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -68,7 +68,6 @@ pub struct Local {
     warnings: Vec<String>,
     changes_users: bool,
     poke_path: PathBuf,
-    cgroup: Option<PathBuf>,
     /// Held as long as this is the one backend on its run directory.
     _lock: File,
 }
@@ -95,6 +94,10 @@ impl Local {
                     .to_owned(),
             );
         }
+        if let Some(Err(error)) = options.helper.as_deref().filter(|_| !root).map(helper::ping) {
+            warnings
+                .push(format!("{error}; jobs of other users cannot be started until it answers"));
+        }
         let poke_path = run_dir.join("poke.sock");
         let _ = std::fs::remove_file(&poke_path);
         let pokes = UnixDatagram::bind(&poke_path)?;
@@ -102,13 +105,12 @@ impl Local {
         let (tasks, queue) = mpsc::channel();
         worker::listen(pokes, tasks.clone());
         let options = LocalOptions { run_dir, ..options };
-        let cgroup = cgroups.parent;
-        let worker = Worker::new(options, cgroup.clone(), Box::new(reports));
+        let worker = Worker::new(options, cgroups.parent, Box::new(reports));
         let worker = thread::Builder::new()
             .name("local-backend".to_owned())
             .spawn(move || worker.run(&queue))?;
         let worker = Some(worker);
-        Ok(Local { tasks, worker, warnings, changes_users, poke_path, cgroup, _lock: lock })
+        Ok(Local { tasks, worker, warnings, changes_users, poke_path, _lock: lock })
     }
 
     /// Whether jobs run as the users who submitted them.
@@ -161,10 +163,6 @@ impl Drop for Local {
         self.send(Task::End);
         if let Some(worker) = self.worker.take() {
             let _ = worker.join();
-        }
-        if let Some(cgroup) = &self.cgroup {
-            // Refused, as it should be, while an attempt has its own below.
-            let _ = std::fs::remove_dir(cgroup);
         }
         // The thread that listens ends with a last poke.
         if let Ok(socket) = UnixDatagram::unbound() {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub const USAGE: &str = "\
 usage: keeper DIR [UID]
        rank
-       helper --socket FILE --run-dir DIR --user NAME
+       helper --socket FILE --run-dir DIR --user NAME [--least-uid NUMBER]
 The first two are started by the daemon, not by hand.";
 
 /// Runs a hidden command; nothing if the arguments are none.
@@ -19,6 +19,7 @@ pub fn main(arguments: &[OsString]) -> Option<ExitCode> {
         ("keeper", [dir, uid]) => {
             Some(crate::keeper::main(Path::new(dir), Some(uid.to_str()?.parse().ok()?)))
         }
+        ("helper", flags) => Some(crate::helper::main(flags)),
         ("rank", []) => Some(crate::rank::main()),
         _ => None,
     }

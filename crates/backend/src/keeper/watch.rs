@@ -21,8 +21,8 @@ use trainyard_api::wire::{FromJob, ToJob};
 const TICK: Duration = Duration::from_millis(500);
 /// How often the file that says "saved" is looked at, and those killed are looked for.
 const QUICK_TICK: Duration = Duration::from_millis(20);
-/// What is left to processes that said "saved", to exit by themselves.
-const AFTER_SAVED: Duration = Duration::from_millis(300);
+/// What is left to processes that said "saved", to exit by themselves: PyTorch needs part of it to shut down.
+const AFTER_SAVED: Duration = Duration::from_secs(1);
 /// What ranks have when another rank failed: they wait for it in vain, and their state is not whole.
 const AFTER_FAILURE_MAX: Duration = Duration::from_secs(10);
 /// Progress is passed on no more often.

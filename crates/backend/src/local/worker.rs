@@ -5,9 +5,11 @@ use crate::attempt_dir::{self, AttemptDir, BatchOrder, KeeperMark, Launch, Told,
 use crate::cgroup::Cgroup;
 use crate::keeper::Poke;
 use crate::{Exit, Found, LaunchOrder, Report, StopOrder, processes};
+use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -106,7 +108,7 @@ impl Worker {
         let mut rescan = Instant::now() + self.options.rescan;
         loop {
             match queue.recv_timeout(rescan.saturating_duration_since(Instant::now())) {
-                Ok(Task::End) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Task::End) | Err(RecvTimeoutError::Disconnected) => return self.end(),
                 Ok(task) => self.work(task),
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -114,6 +116,13 @@ impl Worker {
                 self.look_at_all();
                 rescan = Instant::now() + self.options.rescan;
             }
+        }
+    }
+
+    fn end(&self) {
+        // Keepers that have just been started still need the group.
+        if let Some(cgroup) = self.cgroup.as_ref().filter(|_| self.keys().is_empty()) {
+            let _ = std::fs::remove_dir(cgroup);
         }
     }
 
@@ -172,7 +181,7 @@ impl Worker {
         let lock = dir.try_lock()?.ok_or_else(|| io::Error::other("its lock is held"))?;
         attempt_dir::write_durably(&dir.file("orders/launch.json"), &launch)?;
         match (&self.options.helper, uid) {
-            (Some(helper), Some(uid)) if !nix::unistd::geteuid().is_root() => {
+            (Some(helper), Some(uid)) if !geteuid().is_root() => {
                 drop(lock);
                 crate::helper::start_keeper(helper, dir.path(), uid)
             }
@@ -310,14 +319,19 @@ fn standing(options: &LocalOptions, (job, attempt): Key) -> Standing {
         }
         Err(_) => return Standing::Kept { started: dir.has_started() },
     }
+    let is_ours = std::fs::metadata(dir.path())
+        .is_ok_and(|data| geteuid().is_root() || data.uid() == geteuid().as_raw());
     match dir.try_lock() {
-        Ok(Some(lock)) => reclaim(&dir, &lock),
-        Ok(None) => Standing::Kept { started: dir.has_started() },
-        Err(_) => match &options.helper {
-            // The directory is the helper's to clear while a keeper of another user had it.
-            Some(helper) if crate::helper::reclaim(helper, dir.path()).is_ok() => Standing::Dying,
-            _ => Standing::Kept { started: dir.has_started() },
-        },
+        Ok(Some(lock)) if is_ours => reclaim(&dir, &lock),
+        Ok(Some(lock)) => {
+            // The processes of another user, and a directory that is root's for now, are the helper's to clear.
+            drop(lock);
+            if let Some(helper) = &options.helper {
+                let _ = crate::helper::reclaim(helper, dir.path());
+            }
+            Standing::Dying
+        }
+        Ok(None) | Err(_) => Standing::Kept { started: dir.has_started() },
     }
 }
 
@@ -342,6 +356,7 @@ pub fn reclaim(dir: &AttemptDir, _lock: &File) -> Standing {
             cgroup.remove();
         }
     }
+    crate::keeper::give_back(dir);
     let told: Told = attempt_dir::read(&dir.file("told.json")).ok().flatten().unwrap_or_default();
     let exit = Exit {
         lost: true,
@@ -359,7 +374,8 @@ pub fn reclaim(dir: &AttemptDir, _lock: &File) -> Standing {
     }
 }
 
-/// Starts a keeper that inherits the lock. It outlives whoever starts it.
+/// Starts a keeper that inherits the lock. It outlives whoever starts it. `uid` is the one user whom its ranks may
+/// run as.
 pub fn spawn_keeper(
     program: &std::path::Path,
     dir: &AttemptDir,

@@ -3,4 +3,6 @@
 mod contract;
 mod running;
 mod survival;
+mod training;
+mod users;
 mod yard;
