@@ -10,7 +10,8 @@
 //!   started.json               all ranks run
 //!   told.json                  what the job last said that must not be lost
 //!   exit.json                  how it ended; written whole and synced before the lock is let go
-//!   control.sock               a poke here makes the keeper look at its orders
+//!   keeper.log                 what the keeper itself complains about
+//!   control.sock               orders once more, for when no file can be written
 //!   job/socket, job/saved      for the job: where it speaks, and the file that says "saved"
 //!   logs/RANK/OFFSET           its output
 //! ```
@@ -67,6 +68,26 @@ pub struct Told {
     pub finished: bool,
     /// Seconds it took to read its checkpoint.
     pub restore_seconds: Option<f64>,
+}
+
+/// What a running attempt is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Order {
+    /// Stop.
+    Stop(StopOrder),
+    /// Use another batch size.
+    Batch(BatchOrder),
+}
+
+impl Order {
+    /// The file that keeps it.
+    pub fn file(&self) -> &'static str {
+        match self {
+            Order::Stop(_) => "orders/stop.json",
+            Order::Batch(_) => "orders/batch.json",
+        }
+    }
 }
 
 /// A batch size to be used.

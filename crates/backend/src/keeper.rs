@@ -11,7 +11,7 @@ mod gang;
 mod talk;
 mod watch;
 
-use crate::attempt_dir::{self, AttemptDir, KeeperMark, Launch};
+use crate::attempt_dir::{self, AttemptDir, KeeperMark, Launch, Order};
 use crate::cgroup::Cgroup;
 use crate::order::Identity;
 use crate::{Exit, LaunchOrder, processes};
@@ -26,11 +26,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 use talk::Talk;
 use trainyard_api::wire::FromJob;
+
+/// More are not kept: whoever has more to say waits.
+const EVENTS_MAX: usize = 1024;
 
 /// What a keeper hears of.
 #[derive(Debug)]
@@ -41,8 +44,8 @@ pub enum Event {
     AllGone,
     /// The job said something.
     Said(FromJob),
-    /// There may be a new order.
-    Poked,
+    /// There is an order, or may be one in a file.
+    Ordered(Option<Order>),
 }
 
 /// How a process ended.
@@ -69,7 +72,7 @@ struct Post {
     order: LaunchOrder,
     cgroup: Option<Cgroup>,
     events: Receiver<Event>,
-    sender: Sender<Event>,
+    sender: SyncSender<Event>,
     talk: Talk,
     poke: UnixDatagram,
     began: Instant,
@@ -177,13 +180,18 @@ impl Post {
         };
         attempt_dir::write_durably(&dir.file("keeper.json"), &mark)?;
         attempt_dir::make_dir(&dir.file("logs"), 0o750)?;
-        let (sender, events) = mpsc::channel();
+        let (sender, events) = mpsc::sync_channel(EVENTS_MAX);
         let control = UnixDatagram::bind(dir.file("control.sock"))?;
         std::fs::set_permissions(dir.file("control.sock"), PermissionsExt::from_mode(0o660))?;
         let pokes = sender.clone();
         thread::spawn(move || {
-            let mut byte = [0; 1];
-            while control.recv(&mut byte).is_ok() && pokes.send(Event::Poked).is_ok() {}
+            let mut bytes = [0; 4 << 10];
+            while let Ok(count) = control.recv(&mut bytes) {
+                let order = serde_json::from_slice(&bytes[..count]).ok();
+                if pokes.send(Event::Ordered(order)).is_err() {
+                    return;
+                }
+            }
         });
         attempt_dir::make_dir(&dir.file("job"), 0o700)?;
         let talk = Talk::open(&dir.socket(), sender.clone())?;
@@ -198,8 +206,15 @@ impl Post {
         Ok(Post { dir: dir.clone(), order, cgroup, events, sender, talk, poke, began })
     }
 
+    /// Tells the daemon, if that listens. Progress may get lost, for more will come.
     fn poke(&self, said: Option<FromJob>) {
-        send_poke(&self.poke, &self.dir, said);
+        let tries = if matches!(said, Some(FromJob::Progress { .. })) { 1 } else { 20 };
+        for _ in 0..tries {
+            if send_poke(&self.poke, &self.dir, said.clone()) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
@@ -220,13 +235,16 @@ fn block_signals() -> io::Result<()> {
     Ok(signals.thread_block()?)
 }
 
-fn send_poke(socket: &UnixDatagram, dir: &AttemptDir, said: Option<FromJob>) {
-    let (Some(run_dir), Some(name)) = (dir.path().parent(), dir.path().file_name()) else { return };
+/// Whether there is no use in trying again.
+fn send_poke(socket: &UnixDatagram, dir: &AttemptDir, said: Option<FromJob>) -> bool {
+    let (Some(run_dir), Some(name)) = (dir.path().parent(), dir.path().file_name()) else {
+        return true;
+    };
     let poke = Poke { attempt: name.to_string_lossy().into_owned(), said };
-    if let Ok(bytes) = serde_json::to_vec(&poke) {
-        // Nobody may be listening; the files say the same.
-        let _ = socket.send_to(&bytes, run_dir.join("poke.sock"));
-    }
+    let Ok(bytes) = serde_json::to_vec(&poke) else { return true };
+    // Nobody may be listening; the files say the same.
+    let sent = socket.send_to(&bytes, run_dir.join("poke.sock"));
+    !sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// What belongs to the job goes; what is left goes to whoever gave the orders, if that is another user.

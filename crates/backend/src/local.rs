@@ -17,6 +17,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -68,6 +70,7 @@ pub struct Local {
     warnings: Vec<String>,
     changes_users: bool,
     poke_path: PathBuf,
+    over: Arc<AtomicBool>,
     /// Held as long as this is the one backend on its run directory.
     _lock: File,
 }
@@ -103,14 +106,15 @@ impl Local {
         let pokes = UnixDatagram::bind(&poke_path)?;
         std::fs::set_permissions(&poke_path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         let (tasks, queue) = mpsc::channel();
-        worker::listen(pokes, tasks.clone());
+        let over = Arc::new(AtomicBool::new(false));
+        worker::listen(pokes, tasks.clone(), over.clone());
         let options = LocalOptions { run_dir, ..options };
         let worker = Worker::new(options, cgroups.parent, Box::new(reports));
         let worker = thread::Builder::new()
             .name("local-backend".to_owned())
             .spawn(move || worker.run(&queue))?;
         let worker = Some(worker);
-        Ok(Local { tasks, worker, warnings, changes_users, poke_path, _lock: lock })
+        Ok(Local { tasks, worker, warnings, changes_users, poke_path, over, _lock: lock })
     }
 
     /// Whether jobs run as the users who submitted them.
@@ -165,6 +169,7 @@ impl Drop for Local {
             let _ = worker.join();
         }
         // The thread that listens ends with a last poke.
+        self.over.store(true, Ordering::Relaxed);
         if let Ok(socket) = UnixDatagram::unbound() {
             let _ = socket.send_to(b"end", &self.poke_path);
         }

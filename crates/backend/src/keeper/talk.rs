@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -34,7 +34,7 @@ struct State {
 
 impl Talk {
     /// Opens the socket and listens. Messages go to `events`.
-    pub fn open(path: &Path, events: Sender<Event>) -> std::io::Result<Talk> {
+    pub fn open(path: &Path, events: SyncSender<Event>) -> std::io::Result<Talk> {
         let listener = UnixListener::bind(path)?;
         let talk = Talk::default();
         let own = talk.clone();
@@ -55,7 +55,7 @@ impl Talk {
         state.standing.push(message);
     }
 
-    fn welcome(&self, mut stream: UnixStream, events: &Sender<Event>) {
+    fn welcome(&self, mut stream: UnixStream, events: &SyncSender<Event>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.listeners.len() >= CONNECTIONS_MAX {
             return;
@@ -78,7 +78,7 @@ impl Talk {
     }
 }
 
-fn listen(stream: UnixStream, events: &Sender<Event>) {
+fn listen(stream: UnixStream, events: &SyncSender<Event>) {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
     loop {

@@ -2,7 +2,7 @@
 
 use super::gang::{self, Gang};
 use super::{Event, Post, Status};
-use crate::attempt_dir::{self, BatchOrder, Told};
+use crate::attempt_dir::{self, BatchOrder, Order, Told};
 use crate::{Exit, StopOrder, processes};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -12,7 +12,7 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::str::FromStr;
 use std::sync::PoisonError;
-use std::sync::mpsc::{RecvTimeoutError, Sender};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 use trainyard_api::wire::{FromJob, ToJob};
@@ -27,6 +27,8 @@ const AFTER_SAVED: Duration = Duration::from_secs(1);
 const AFTER_FAILURE_MAX: Duration = Duration::from_secs(10);
 /// Progress is passed on no more often.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// So many events are heard before orders are looked at again.
+const EVENTS_AT_ONCE: usize = 256;
 /// A longer grace is no grace but a mistake.
 const GRACE_SECONDS_MAX: f64 = 7.0 * 86_400.0;
 
@@ -46,6 +48,7 @@ struct Watch {
     first_failure: Option<Status>,
     stopping: Option<Stopping>,
     orders: (Option<StopOrder>, Option<BatchOrder>),
+    gone: bool,
     killing: bool,
     killed_late: bool,
     told: Told,
@@ -78,6 +81,7 @@ pub fn run(post: Post) -> Exit {
         first_failure: None,
         stopping: None,
         orders: (None, None),
+        gone: false,
         killing: trouble.is_some(),
         killed_late: false,
         told: Told::default(),
@@ -105,7 +109,7 @@ fn failed(post: &Post, why: String) -> Exit {
 
 /// Notices every process that ends below the keeper. Orphans come to it as well, so that when there is no child left,
 /// there is no process left.
-fn reap(events: Sender<Event>) {
+fn reap(events: SyncSender<Event>) {
     thread::spawn(move || {
         loop {
             let event = match waitpid(None, None) {
@@ -128,22 +132,20 @@ fn reap(events: Sender<Event>) {
 
 impl Watch {
     fn until_gone(&mut self) {
-        loop {
+        while !self.gone {
             let quick = self.stopping.is_some() || self.killing;
             let wait = if quick { QUICK_TICK } else { TICK };
-            let mut next = match self.post.events.recv_timeout(wait) {
-                Ok(event) => Some(event),
-                Err(RecvTimeoutError::Timeout) => None,
+            match self.post.events.recv_timeout(wait) {
+                Ok(event) => self.hear(event),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
-            };
-            while let Some(event) = next {
-                if matches!(event, Event::AllGone) {
-                    return;
-                }
-                self.hear(event);
-                next = self.post.events.try_recv().ok();
             }
-            self.obey();
+            // A job that talks without end must not keep its keeper from its orders.
+            for _ in 0..EVENTS_AT_ONCE {
+                let Ok(event) = self.post.events.try_recv() else { break };
+                self.hear(event);
+            }
+            self.look_at_orders();
             self.pass_on_progress();
             self.press_on();
         }
@@ -152,8 +154,10 @@ impl Watch {
     fn hear(&mut self, event: Event) {
         match event {
             Event::Exited(pid, status) => self.rank_ended(pid, status),
+            Event::AllGone => self.gone = true,
             Event::Said(message) => self.listen(message),
-            Event::Poked | Event::AllGone => {}
+            Event::Ordered(Some(order)) => self.obey(order),
+            Event::Ordered(None) => {}
         }
     }
 
@@ -212,21 +216,31 @@ impl Watch {
     }
 
     /// Looks at the orders; what cannot be read is looked at again.
-    fn obey(&mut self) {
-        if let Ok(Some(stop)) = self.post.dir.stop_order()
-            && self.orders.0.as_ref() != Some(&stop)
-        {
-            let grace = Duration::from_secs_f64(self.grace(stop.grace_seconds));
-            self.note(&format!("asked to stop within {:.1} s: {}", grace.as_secs_f64(), stop.why));
-            self.orders.0 = Some(stop);
-            self.begin_stop(grace, true);
+    fn look_at_orders(&mut self) {
+        let dir = self.post.dir.clone();
+        if let Ok(Some(stop)) = dir.stop_order() {
+            self.obey(Order::Stop(stop));
         }
-        let batch = attempt_dir::read::<BatchOrder>(&self.post.dir.file("orders/batch.json"));
-        if let Ok(Some(batch)) = batch
-            && self.orders.1 != Some(batch)
-        {
-            self.orders.1 = Some(batch);
-            self.post.talk.say(ToJob::Batch { size: batch.size });
+        if let Ok(Some(batch)) = attempt_dir::read(&dir.file("orders/batch.json")) {
+            self.obey(Order::Batch(batch));
+        }
+    }
+
+    /// Obeys an order, once: it comes by file and by message.
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Stop(stop) if self.orders.0.as_ref() != Some(&stop) => {
+                let grace = Duration::from_secs_f64(self.grace(stop.grace_seconds));
+                let seconds = grace.as_secs_f64();
+                self.note(&format!("asked to stop within {seconds:.1} s: {}", stop.why));
+                self.orders.0 = Some(stop);
+                self.begin_stop(grace, true);
+            }
+            Order::Batch(batch) if self.orders.1 != Some(batch) => {
+                self.orders.1 = Some(batch);
+                self.post.talk.say(ToJob::Batch { size: batch.size });
+            }
+            Order::Stop(_) | Order::Batch(_) => {}
         }
     }
 

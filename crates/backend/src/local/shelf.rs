@@ -23,7 +23,7 @@ pub fn put(run_dir: &Path, key: Key) -> io::Result<()> {
     // Orders hold the user's environment, which nobody needs any more.
     let _ = std::fs::remove_dir_all(dir.file("orders"));
     let _ = std::fs::remove_dir_all(dir.file("job"));
-    for file in ["keeper.json", "started.json", "told.json", "control.sock"] {
+    for file in ["keeper.json", "started.json", "told.json", "keeper.log", "control.sock"] {
         let _ = std::fs::remove_file(dir.file(file));
     }
     std::fs::rename(dir.path(), place(run_dir, key))

@@ -1,18 +1,22 @@
 //! The thread that does the work of the local backend.
 
 use super::{LocalOptions, shelf};
-use crate::attempt_dir::{self, AttemptDir, BatchOrder, KeeperMark, Launch, Told, parse_name};
+use crate::attempt_dir::{
+    self, AttemptDir, BatchOrder, KeeperMark, Launch, Order, Told, parse_name,
+};
 use crate::cgroup::Cgroup;
 use crate::keeper::Poke;
 use crate::{Exit, Found, LaunchOrder, Report, StopOrder, processes};
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -70,6 +74,7 @@ pub struct Worker {
     reports: Box<dyn Fn(Report) + Send>,
     reported: BTreeMap<Key, Reported>,
     keepers: Vec<Child>,
+    unwritten: BTreeMap<(Key, &'static str), Order>,
     tidied: Option<Instant>,
 }
 
@@ -79,13 +84,18 @@ struct Reported {
     ended: bool,
 }
 
-/// Turns pokes into tasks until a message that is none.
-pub fn listen(socket: UnixDatagram, tasks: Sender<Task>) {
+/// Turns pokes into tasks until the backend is over.
+pub fn listen(socket: UnixDatagram, tasks: Sender<Task>, over: Arc<AtomicBool>) {
     thread::spawn(move || {
         let mut bytes = vec![0; 64 << 10];
         while let Ok(count) = socket.recv(&mut bytes) {
-            let Ok(poke) = serde_json::from_slice(&bytes[..count]) else { return };
-            if tasks.send(Task::Poked(poke)).is_err() {
+            if over.load(Ordering::Relaxed) {
+                return;
+            }
+            // What is no poke is of a stranger: it neither ends this nor is it heard.
+            if let Ok(poke) = serde_json::from_slice(&bytes[..count])
+                && tasks.send(Task::Poked(poke)).is_err()
+            {
                 return;
             }
         }
@@ -99,8 +109,9 @@ impl Worker {
         cgroup: Option<PathBuf>,
         reports: Box<dyn Fn(Report) + Send>,
     ) -> Worker {
-        let (reported, keepers) = (BTreeMap::new(), Vec::new());
-        Worker { options, cgroup, reports, reported, keepers, tidied: None }
+        let (reported, unwritten) = (BTreeMap::new(), BTreeMap::new());
+        let keepers = Vec::new();
+        Worker { options, cgroup, reports, reported, keepers, unwritten, tidied: None }
     }
 
     /// Works until the backend is dropped.
@@ -129,8 +140,8 @@ impl Worker {
     fn work(&mut self, task: Task) {
         match task {
             Task::Launch(order) => self.launch(*order),
-            Task::Stop(key, order) => self.order(key, "stop.json", &order),
-            Task::Batch(key, size) => self.order(key, "batch.json", &BatchOrder { size }),
+            Task::Stop(key, stop) => self.order(key, Order::Stop(stop)),
+            Task::Batch(key, size) => self.order(key, Order::Batch(BatchOrder { size })),
             Task::Forget(key) => {
                 if shelf::put(&self.options.run_dir, key).is_ok() {
                     self.reported.remove(&key);
@@ -207,15 +218,26 @@ impl Worker {
         }
     }
 
-    fn order<T: serde::Serialize>(&self, key: Key, file: &str, order: &T) {
+    /// Gives an order by file, which lasts, and by message, which works on a full disk. A file that cannot be written
+    /// is tried again.
+    fn order(&mut self, key: Key, order: Order) {
         let dir = self.dir(key);
-        let path = dir.file("orders").join(file);
         // An attempt that is not here is over and forgotten: there is nobody to stop.
-        if attempt_dir::write_durably(&path, order).is_ok()
-            && let Ok(socket) = UnixDatagram::unbound()
-        {
+        if !dir.path().exists() {
+            return;
+        }
+        if attempt_dir::write_durably(&dir.file(order.file()), &order).is_err() {
+            self.unwritten.insert((key, order.file()), order.clone());
+        }
+        if let (Ok(socket), Ok(bytes)) = (UnixDatagram::unbound(), serde_json::to_vec(&order)) {
             let _ = socket.set_nonblocking(true);
-            let _ = socket.send_to(b"!", dir.file("control.sock"));
+            let _ = socket.send_to(&bytes, dir.file("control.sock"));
+        }
+    }
+
+    fn order_again(&mut self) {
+        for ((key, _), order) in std::mem::take(&mut self.unwritten) {
+            self.order(key, order);
         }
     }
 
@@ -234,6 +256,7 @@ impl Worker {
 
     fn look_at_all(&mut self) {
         self.keepers.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        self.order_again();
         for key in self.keys() {
             self.look_at(key);
         }
@@ -356,10 +379,15 @@ pub fn reclaim(dir: &AttemptDir, _lock: &File) -> Standing {
             cgroup.remove();
         }
     }
+    // A keeper that refused to begin says why in its own log.
+    let refused = std::fs::read_to_string(dir.file("keeper.log")).unwrap_or_default();
+    let refused = Some(refused.trim().to_owned())
+        .filter(|text| !text.is_empty() && !dir.file("keeper.json").exists());
     crate::keeper::give_back(dir);
     let told: Told = attempt_dir::read(&dir.file("told.json")).ok().flatten().unwrap_or_default();
     let exit = Exit {
-        lost: true,
+        lost: refused.is_none(),
+        launch_error: refused,
         saved: told.saved,
         done: told.done,
         finished: told.finished,
@@ -393,7 +421,9 @@ pub fn spawn_keeper(
             command.env(name, value);
         }
     }
-    command.current_dir("/").stdin(Stdio::from(lock)).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut log = OpenOptions::new();
+    let log = log.create_new(true).append(true).mode(0o640).open(dir.file("keeper.log"))?;
+    command.current_dir("/").stdin(Stdio::from(lock)).stdout(Stdio::null()).stderr(log);
     command
         .spawn()
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))

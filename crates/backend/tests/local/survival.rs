@@ -182,6 +182,42 @@ fn a_starter_killed_at_any_moment_leaves_jobs_that_run_once() {
     }
 }
 
+/// Keepers killed at moments from their first breath until after their end.
+#[test]
+fn a_keeper_killed_at_any_moment_leaves_an_attempt_that_ran_at_most_once_and_no_process() {
+    let mut yard = Yard::new("moments");
+    let mut lost = 0;
+    for job in 1..=16 {
+        let order = counting(&yard, job, "sleep 0.05; exit 3");
+        let dir = yard.dir(job).display().to_string();
+        yard.launch(order.clone());
+        let keeper = || processes_naming(&dir).into_iter().next();
+        within(WAIT, "a keeper", || keeper().is_some() || yard.dir(job).join("exit.json").exists());
+        std::thread::sleep(std::time::Duration::from_millis(u64::from(job - 1) * 5));
+        if let Some(keeper) = keeper() {
+            kill_9(keeper);
+        }
+        let exit = yard.until_ended();
+        assert!(exit.lost || exit.code == Some(3), "{exit:?}");
+        lost += u32::from(exit.lost);
+        // The same answer for ever, and never another run.
+        assert_eq!(yard.run(order), exit);
+        assert!(count(&yard, job) <= 1);
+        let left = processes_naming(&format!("{}/count.{job};", yard.run_dir.display()));
+        assert!(left.is_empty(), "{left:?}");
+    }
+    assert!(lost > 0, "no keeper was killed in time");
+}
+
+fn processes_naming(text: &str) -> Vec<i32> {
+    let named = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(text)
+    };
+    let all = trainyard_backend::processes::all().into_iter();
+    all.filter(|process| !process.is_zombie).map(|process| process.pid).filter(named).collect()
+}
+
 /// No test of its own: what the test above starts and kills.
 #[test]
 fn starter() {

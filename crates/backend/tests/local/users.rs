@@ -134,7 +134,7 @@ impl Helped {
             );
             return None;
         }
-        let run_dir = std::env::temp_dir().join(format!("ty-{}-{name}", std::process::id()));
+        let run_dir = std::env::temp_dir().join(format!("ty-local-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&run_dir);
         std::fs::create_dir(&run_dir).unwrap();
         let daemon = daemon.unwrap();
@@ -231,7 +231,7 @@ fn part_of_a_daemon_with_a_helper() {
     assert!(yard.backend().take_stock().is_empty());
     assert!(yard.log(1, 0).contains("ready"), "output is kept");
     eprintln!("played");
-    std::mem::forget(yard);
+    yard.leave();
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn part_of_a_daemon_that_loses_a_keeper() {
         assert!(!lives(pid.parse().unwrap()), "{pid} lives");
     }
     eprintln!("played");
-    std::mem::forget(yard);
+    yard.leave();
 }
 
 #[test]
@@ -295,5 +295,5 @@ fn part_of_a_daemon_that_asks_too_much() {
     std::os::unix::fs::symlink("/etc/passwd", yard.run_dir.join("8.1/keeper.json")).unwrap();
     assert!(start("8.1", NOBODY).contains("does not belong there"));
     eprintln!("played");
-    std::mem::forget(yard);
+    yard.leave();
 }

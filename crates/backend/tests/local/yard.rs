@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use trainyard_api::{Checkpoint, Processes};
 use trainyard_backend::order::Limits;
 use trainyard_backend::{
-    Backend, Exit, LaunchOrder, Local, LocalOptions, Report, StopOrder, read_log,
+    Backend, Exit, Found, LaunchOrder, Local, LocalOptions, Report, StopOrder, read_log,
 };
 use trainyard_types::{Attempt, JobId};
 
@@ -25,7 +25,7 @@ pub struct Yard {
 
 impl Yard {
     pub fn new(name: &str) -> Yard {
-        let run_dir = std::env::temp_dir().join(format!("ty-{}-{name}", std::process::id()));
+        let run_dir = std::env::temp_dir().join(format!("ty-local-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&run_dir);
         Yard::on(&run_dir)
     }
@@ -49,6 +49,12 @@ impl Yard {
         self.local = None;
         let run_dir = std::mem::take(&mut self.run_dir);
         Yard::on(&run_dir)
+    }
+
+    /// Ends the backend and leaves its directory to whoever made it.
+    pub fn leave(mut self) {
+        self.local = None;
+        self.run_dir = PathBuf::new();
     }
 
     pub fn backend(&mut self) -> &mut Local {
@@ -105,6 +111,15 @@ impl Drop for Yard {
     fn drop(&mut self) {
         if self.run_dir.as_os_str().is_empty() {
             return;
+        }
+        if let Some(local) = &mut self.local
+            && !std::thread::panicking()
+        {
+            for found in local.take_stock() {
+                if let Found::Ended { job, attempt, .. } = found {
+                    local.forget(job, attempt);
+                }
+            }
         }
         self.local = None;
         if !std::thread::panicking() {
