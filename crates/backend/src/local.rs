@@ -21,12 +21,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trainyard_types::{Attempt, JobId};
 use worker::{Task, Worker};
 
 /// Names of sockets have 108 bytes (unix(7)); the longest of ours adds `/4294967295.4294967295/control.sock`.
 const RUN_DIR_BYTES_MAX: usize = 108 - 36;
+
+/// How long another daemon is waited for.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 /// How a local backend works.
 #[derive(Clone, Debug)]
@@ -209,12 +212,19 @@ fn only_one(run_dir: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).mode(0o600);
     let lock = options.open(run_dir.join("lock"))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::Error(error)) => Err(error),
-        Err(TryLockError::WouldBlock) => {
-            let what = format!("another daemon works in {}; stop it first", run_dir.display());
-            Err(io::Error::new(io::ErrorKind::ResourceBusy, what))
+    // A process that the last daemon was about to start holds what that had open, for a moment after its end.
+    let deadline = Instant::now() + LOCK_WAIT;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let what = format!("another daemon works in {}; stop it first", run_dir.display());
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
+            }
         }
     }
 }

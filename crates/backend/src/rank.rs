@@ -2,7 +2,8 @@
 //!
 //! What must happen between fork and exec (groups, user, limits, process group) happens here, in a process of its own,
 //! which then executes the user's command in its place. Its standard input is a socket to the keeper: the [`Spec`]
-//! comes in, and either a sentence about what went wrong goes out, or the socket closes because the command runs.
+//! comes in as a line and [`READY`] goes out; when all ranks are ready, [`GO`] comes in, and the socket closes because
+//! the command runs. At either point a sentence about what went wrong may go out instead.
 //!
 //! The user's variables arrive with the spec and not as this process's own: `LD_PRELOAD` of a user must not be obeyed
 //! while it is still privileged.
@@ -15,12 +16,19 @@ use nix::unistd::{Gid, Pid, Uid, getppid, initgroups, setgid, setpgid, setuid};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+
+/// What a stage says when nothing but the command itself can fail.
+pub const READY: &str = "ready\n";
+/// What it waits for then.
+pub const GO: &str = "go\n";
+/// A spec holds an environment and arguments, of which the kernel takes two megabytes.
+const SPEC_BYTES_MAX: u64 = 64 << 20;
 
 /// What a rank is to become.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -49,17 +57,30 @@ pub fn main() -> ExitCode {
         Ok(fd) => UnixStream::from(fd),
         Err(error) => return refuse(&error.to_string()),
     };
-    let mut text = String::new();
-    if let Err(error) = (&stream).take(64 << 20).read_to_string(&mut text) {
-        return refuse(&format!("its standard input is not a keeper's: {error}"));
-    }
-    let spec = match serde_json::from_str::<Spec>(&text) {
-        Ok(spec) => spec,
-        Err(error) => return refuse(&format!("its standard input is not a keeper's: {error}")),
+    let mut lines = BufReader::new(stream.take(SPEC_BYTES_MAX));
+    let spec = match read_line(&mut lines).map(|line| serde_json::from_str::<Spec>(&line)) {
+        Ok(Ok(spec)) => spec,
+        Ok(Err(error)) => return refuse(&error.to_string()),
+        Err(error) => return refuse(&error.to_string()),
     };
-    let why = prepare(&spec).map_or_else(|why| why, |()| execute(&spec));
-    let _ = (&stream).write_all(why.as_bytes());
+    let why = match prepare(&spec).and_then(|()| program(&spec)) {
+        Err(why) => why,
+        Ok(file) => {
+            let ready = lines.get_mut().get_mut().write_all(READY.as_bytes());
+            if ready.is_err() || !read_line(&mut lines).is_ok_and(|line| line == GO) {
+                // Another rank could not, or the keeper is gone.
+                return ExitCode::from(125);
+            }
+            execute(&spec, &file)
+        }
+    };
+    let _ = lines.get_mut().get_mut().write_all(why.as_bytes());
     ExitCode::from(125)
+}
+
+fn read_line(lines: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    lines.read_line(&mut line).map(|_| line)
 }
 
 fn refuse(why: &str) -> ExitCode {
@@ -133,22 +154,29 @@ fn become_user(identity: &Identity) -> Result<(), String> {
     Ok(())
 }
 
-/// Executes the command; comes back only with a reason why it could not.
-fn execute(spec: &Spec) -> String {
-    let Some((program, arguments)) = spec.argv.split_first() else {
-        return "its command is empty; give at least a program".to_owned();
-    };
+/// The file that the command means.
+fn program(spec: &Spec) -> Result<PathBuf, String> {
+    let program = spec.argv.first().ok_or("its command is empty; give at least a program")?;
     let path = spec.env.get("PATH").map_or(crate::environment::PATH_DEFAULT, String::as_str);
-    let Some(file) = find(program, path) else {
-        let where_ = if program.contains('/') {
+    find(program, path).ok_or_else(|| {
+        let place = if program.contains('/') {
             format!("in {:?}", spec.cwd)
         } else {
             format!("in PATH={path}")
         };
-        return format!("command {program:?} does not exist {where_}");
-    };
-    let mut command = Command::new(&file);
-    command.arg0(program).args(arguments).env_clear().envs(&spec.env).stdin(Stdio::null());
+        format!("command {program:?} does not exist {place}")
+    })
+}
+
+/// Executes the command; comes back only with a reason why it could not.
+fn execute(spec: &Spec, file: &Path) -> String {
+    let mut command = Command::new(file);
+    command
+        .arg0(&spec.argv[0])
+        .args(&spec.argv[1..])
+        .env_clear()
+        .envs(&spec.env)
+        .stdin(Stdio::null());
     let error = command.exec();
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

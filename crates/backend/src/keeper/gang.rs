@@ -4,11 +4,11 @@ use crate::attempt_dir::AttemptDir;
 use crate::environment::{PASSED_ON, Seat, Variables, environment};
 use crate::log::LogWriter;
 use crate::order::Identity;
-use crate::rank::Spec;
+use crate::rank::{GO, READY, Spec};
 use crate::{LaunchOrder, cgroup::Cgroup, processes};
 use nix::unistd::geteuid;
-use std::io::{self, PipeReader, Read, Write};
-use std::net::{Shutdown, TcpListener};
+use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -77,21 +77,36 @@ pub fn start(
     }
     let specs = specs(dir, order, cgroup)?;
     for (stream, spec) in streams.iter_mut().zip(specs) {
-        stream.write_all(&serde_json::to_vec(&spec).map_err(io::Error::other)?)?;
-        stream.shutdown(Shutdown::Write)?;
-    }
-    let mut trouble = None;
-    for (rank, stream) in streams.iter_mut().enumerate() {
+        let mut line = serde_json::to_vec(&spec).map_err(io::Error::other)?;
+        line.push(b'\n');
+        stream.write_all(&line)?;
         stream.set_read_timeout(Some(EXECUTE_WAIT))?;
-        let mut why = String::new();
-        if stream.read_to_string(&mut why).is_err() {
-            why = format!("rank {rank} did not start within {} s", EXECUTE_WAIT.as_secs());
-        }
-        if !why.is_empty() && trouble.is_none() {
-            trouble = Some(why);
-        }
     }
+    let mut lines: Vec<_> = streams.into_iter().map(BufReader::new).collect();
+    if let Some(why) = first_trouble(&mut lines, READY) {
+        return Ok((gang, Some(why)));
+    }
+    for stream in &mut lines {
+        stream.get_mut().write_all(GO.as_bytes())?;
+    }
+    let trouble = first_trouble(&mut lines, "");
     Ok((gang, trouble))
+}
+
+/// What the first rank says that does not say what is expected; nothing is what one says whose command runs.
+fn first_trouble(lines: &mut [BufReader<UnixStream>], expected: &str) -> Option<String> {
+    let mut trouble = None;
+    for (rank, stream) in lines.iter_mut().enumerate() {
+        let mut line = String::new();
+        let why = match stream.read_line(&mut line) {
+            Ok(_) if line == expected => continue,
+            Ok(0) => format!("rank {rank} ended before it began"),
+            Ok(_) => line,
+            Err(_) => format!("rank {rank} did not start within {} s", EXECUTE_WAIT.as_secs()),
+        };
+        trouble.get_or_insert(why);
+    }
+    trouble
 }
 
 fn copy(mut reader: PipeReader, log: &Mutex<LogWriter>, done: mpsc::Sender<()>) {

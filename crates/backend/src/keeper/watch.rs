@@ -6,7 +6,7 @@ use crate::attempt_dir::{self, BatchOrder, Order, Told};
 use crate::{Exit, StopOrder, processes};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -63,9 +63,7 @@ pub fn run(post: Post) -> Exit {
     let (gang, trouble) = match started {
         Ok(started) => started,
         Err(error) => {
-            // Ranks that did start stand before their command and wait for what to do; none of the job's code ran.
-            let own = std::process::id() as i32;
-            processes::kill_all(|| processes::descendants(own));
+            kill_until_gone();
             let why = format!("its processes cannot be started: {error}");
             return failed(&post, why);
         }
@@ -105,6 +103,18 @@ pub fn run(post: Post) -> Exit {
 fn failed(post: &Post, why: String) -> Exit {
     let ran_seconds = post.began.elapsed().as_secs_f64();
     Exit { launch_error: Some(why), ran_seconds, ..Exit::default() }
+}
+
+fn kill_until_gone() {
+    let own = std::process::id() as i32;
+    loop {
+        processes::kill_all(|| processes::descendants(own));
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Err(Errno::ECHILD) => return,
+            Ok(WaitStatus::StillAlive) => thread::sleep(QUICK_TICK),
+            Ok(_) | Err(_) => {}
+        }
+    }
 }
 
 /// Notices every process that ends below the keeper. Orphans come to it as well, so that when there is no child left,

@@ -88,8 +88,23 @@ fn what_cannot_be_started_is_explained_and_counts_as_never_run() {
 }
 
 #[test]
+fn a_gang_runs_whole_or_not_at_all() {
+    let mut yard = Yard::new("whole");
+    let ran = yard.run_dir.join("ran");
+    let mut order = gang(1, &format!("echo $RANK >> {}; sleep 60", ran.display()));
+    order.checkpoint_dir = "/dev/null/below".to_owned();
+    let exit = yard.run(order);
+    assert!(exit.launch_error.is_some() && exit.code.is_none(), "{exit:?}");
+    assert!(!ran.exists());
+}
+
+#[test]
 fn what_a_job_leaves_behind_is_gone_when_its_end_is_told() {
-    let mut yard = Yard::new("orphans");
+    leaves_nothing(Yard::new("orphans"));
+    leaves_nothing(Yard::without_cgroups("orphans-plain"));
+}
+
+fn leaves_nothing(mut yard: Yard) {
     // One stays in the group, one leaves its session and its group, and neither hears signals.
     let exit = yard.run(script(
         1,

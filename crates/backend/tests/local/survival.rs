@@ -71,7 +71,15 @@ fn a_second_backend_on_the_same_directory_is_refused() {
 
 #[test]
 fn a_keeper_that_is_killed_takes_its_processes_along_and_the_attempt_is_lost() {
-    let mut yard = Yard::new("lost");
+    takes_its_processes_along(Yard::new("lost"));
+}
+
+#[test]
+fn without_cgroups_they_are_found_by_session_and_environment() {
+    takes_its_processes_along(Yard::without_cgroups("lost-plain"));
+}
+
+fn takes_its_processes_along(mut yard: Yard) {
     // A child in the group, one in another session, and one that forgot its environment.
     let text = "trap '' TERM; echo $$; sleep 300 & echo $!; setsid sleep 301 & echo $!; \
                 env -i sleep 302 & echo $!; echo ready; while :; do sleep 0.1; done";

@@ -94,9 +94,18 @@ fn a_preloaded_library_of_a_user_is_not_loaded_before_the_user_is() {
 
 #[test]
 fn a_fork_loop_of_another_user_stands_against_its_limit_and_is_killed() {
+    stops_a_fork_loop("forks", Yard::new);
+}
+
+#[test]
+fn a_fork_loop_is_killed_without_cgroups_too() {
+    stops_a_fork_loop("forks-plain", Yard::without_cgroups);
+}
+
+fn stops_a_fork_loop(name: &str, make: fn(&str) -> Yard) {
     let Some(identity) = nobody() else { return };
     let _alone = alone();
-    let mut yard = Yard::new("forks");
+    let mut yard = make(name);
     let mut order = as_nobody(
         &identity,
         1,

@@ -30,6 +30,13 @@ impl Yard {
         Yard::on(&run_dir)
     }
 
+    pub fn without_cgroups(name: &str) -> Yard {
+        let mut yard = Yard::new(name);
+        yard.local = None;
+        let run_dir = std::mem::take(&mut yard.run_dir);
+        Yard::with(LocalOptions { cgroups: false, ..LocalOptions::new(run_dir, PROGRAM) })
+    }
+
     pub fn on(run_dir: &Path) -> Yard {
         Yard::with(LocalOptions::new(run_dir, PROGRAM))
     }
