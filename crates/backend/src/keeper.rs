@@ -20,7 +20,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Uid, User, chown, geteuid, setsid};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
@@ -86,7 +86,7 @@ pub fn main(dir: &Path, uid: Option<u32>) -> ExitCode {
     let launch = match take_over(&dir, uid) {
         Ok(launch) => launch,
         Err(why) => {
-            eprintln!("trainyard keeper: {why}");
+            complain(&why);
             return ExitCode::from(2);
         }
     };
@@ -103,15 +103,24 @@ pub fn main(dir: &Path, uid: Option<u32>) -> ExitCode {
         },
     };
     give_back(&dir);
+    let mut failures = 0;
     while let Err(error) = attempt_dir::write_durably(&dir.file("exit.json"), &exit) {
         // A full disk must not lose the end: as long as it is not written, the attempt counts as running.
-        eprintln!("trainyard keeper: {}: {error}", dir.path().display());
-        thread::sleep(Duration::from_secs(1));
+        if failures == 0 {
+            complain(&format!("its end cannot be written, which is tried until it can: {error}"));
+        }
+        failures += 1;
+        thread::sleep(Duration::from_millis(500));
     }
     if let Ok(socket) = UnixDatagram::unbound() {
         send_poke(&socket, &dir, None);
     }
     ExitCode::SUCCESS
+}
+
+/// Writes to the keeper's log, which may be on a full disk: `eprintln` would panic.
+fn complain(why: &str) {
+    let _ = writeln!(io::stderr(), "trainyard keeper: {why}");
 }
 
 /// Makes sure that this process, and no other, keeps the attempt.

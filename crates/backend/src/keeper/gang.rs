@@ -39,9 +39,10 @@ pub fn world(order: &LaunchOrder) -> u32 {
     }
 }
 
-/// Who ranks run as: only root can choose.
+/// Who ranks become; nobody else where they are to run as the keeper's own user, or only could.
 pub fn identity(order: &LaunchOrder) -> Option<&Identity> {
-    order.identity.as_ref().filter(|_| geteuid().is_root())
+    let own = geteuid();
+    order.identity.as_ref().filter(|who| own.is_root() && who.uid != own.as_raw())
 }
 
 /// Starts all ranks. The second part says why they do not all run; those that do are left to the caller.
@@ -128,8 +129,8 @@ fn specs(dir: &AttemptDir, order: &LaunchOrder, cgroup: Option<&Cgroup>) -> io::
     let world = world(order);
     let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let identity = identity(order);
-    let uid = identity.map_or(geteuid().as_raw(), |who| who.uid);
+    let identity = identity(order).cloned();
+    let uid = identity.as_ref().map_or(geteuid().as_raw(), |who| who.uid);
     let counted = cgroup.is_some_and(Cgroup::limits_processes);
     let processes_max = match u64::from(order.limits.processes_max) {
         0 => None,
@@ -138,6 +139,11 @@ fn specs(dir: &AttemptDir, order: &LaunchOrder, cgroup: Option<&Cgroup>) -> io::
         most => Some(most + processes::tasks_of(uid)),
     };
     let base = base(identity.is_some());
+    let mut order = order.clone();
+    if identity.is_none() && uid != order.identity.as_ref().map_or(uid, |who| who.uid) {
+        // It runs as another user than it should, and must not be told that user's home.
+        order.identity = None;
+    }
     let (socket, ack_file) = (dir.socket(), dir.ack_file());
     let spec = |rank| {
         let seat =
@@ -145,8 +151,8 @@ fn specs(dir: &AttemptDir, order: &LaunchOrder, cgroup: Option<&Cgroup>) -> io::
         Spec {
             argv: order.argv.clone(),
             cwd: order.cwd.clone(),
-            env: environment(order, &seat, &base),
-            identity: identity.cloned(),
+            env: environment(&order, &seat, &base),
+            identity: identity.clone(),
             processes_max,
             cgroup: cgroup.map(|group| group.path().to_path_buf()),
             checkpoint_dir: order.checkpoint_dir.clone(),

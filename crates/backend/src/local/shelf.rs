@@ -77,3 +77,37 @@ fn size(folder: &Path) -> u64 {
     }
     sum
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use trainyard_types::{Attempt, JobId};
+
+    #[test]
+    fn the_oldest_output_goes_first_when_there_is_too_much_or_it_is_too_old() {
+        let run_dir = std::env::temp_dir().join(format!("ty-shelf-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&run_dir);
+        for (job, age_seconds) in [(1, 100), (2, 300), (3, 200), (4, 5000)] {
+            let folder = run_dir.join(format!("logs/{job}.1"));
+            std::fs::create_dir_all(folder.join("logs/0")).unwrap();
+            std::fs::write(folder.join("logs/0/0"), [0; 1000]).unwrap();
+            std::fs::write(folder.join("exit.json"), "").unwrap();
+            let file = std::fs::File::options().write(true).open(folder.join("exit.json")).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age_seconds)).unwrap();
+        }
+        std::fs::write(run_dir.join("logs/not-ours"), [0; 9000]).unwrap();
+        let mut options = LocalOptions::new(&run_dir, "");
+        let kept = |options: &LocalOptions| -> Vec<u32> {
+            tidy(options);
+            let key = |job: &u32| (JobId(*job), Attempt(1));
+            (1..=4).filter(|job| exit(&run_dir, key(job)).is_some()).collect()
+        };
+        options.logs_keep = Duration::from_secs(1000);
+        assert_eq!(kept(&options), [1, 2, 3]);
+        options.logs_bytes_max = 2000;
+        assert_eq!(kept(&options), [1, 3]);
+        assert!(run_dir.join("logs/not-ours").exists());
+        std::fs::remove_dir_all(&run_dir).unwrap();
+    }
+}

@@ -190,6 +190,75 @@ fn a_starter_killed_at_any_moment_leaves_jobs_that_run_once() {
     }
 }
 
+/// A small disk of its own, if this process may mount one.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(name: &str) -> Option<SmallDisk> {
+        let path = std::env::temp_dir().join(format!("ty-local-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=1m,mode=755", "tmpfs"]).arg(&path);
+        let mounted = mount.output().is_ok_and(|output| output.status.success());
+        if !mounted {
+            eprintln!("skipped: a small disk needs the right to mount one");
+        }
+        mounted.then_some(SmallDisk(path))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn on_a_full_disk_a_job_can_be_stopped_and_its_end_is_told_when_there_is_room() {
+    let Some(disk) = SmallDisk::mount("full") else { return };
+    let mut yard = Yard::on(&disk.0.join("run"));
+    yard.launch(script(1, "trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done"));
+    yard.until_log(1, "ready");
+    let filling = disk.0.join("filling");
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    let keeper = keeper_of(&yard.dir(1));
+    let second = counting(&yard, 2, "exit 0");
+    std::thread::scope(|scope| {
+        // Whatever room there is goes at once, also what the backend itself lets go.
+        scope.spawn(|| {
+            let mut file = std::fs::File::create(&filling).unwrap();
+            while !is_over.load(relaxed) {
+                while std::io::Write::write(&mut file, &[1; 4096]).is_ok() {}
+                std::thread::sleep(std::time::Duration::from_micros(100));
+            }
+        });
+        within(WAIT, "the disk is full", || {
+            std::fs::write(disk.0.join("more"), [1; 4096]).is_err()
+        });
+        yard.stop(1, 60.0);
+        yard.launch(second);
+        let ranks = || trainyard_backend::processes::descendants(keeper);
+        within(WAIT, "the job is stopped", || ranks().is_empty());
+        is_over.store(true, relaxed);
+    });
+    std::fs::remove_file(&filling).unwrap();
+    let (mut first, mut second) = (None, None);
+    while first.is_none() || second.is_none() {
+        if let Report::Ended { job, exit, .. } = yard.next() {
+            if job.0 == 1 { first = Some(exit) } else { second = Some(exit) }
+        }
+    }
+    let exit = first.unwrap();
+    assert_eq!((exit.code, exit.asked_to_stop), (Some(9), true), "{exit:?}");
+    // What could not be begun is refused, and begins at no time later.
+    let exit = second.unwrap();
+    assert!(exit.lost || exit.launch_error.is_some(), "{exit:?}");
+    assert_eq!(count(&yard, 2), 0);
+    drop(yard);
+}
+
 /// Keepers killed at moments from their first breath until after their end.
 #[test]
 fn a_keeper_killed_at_any_moment_leaves_an_attempt_that_ran_at_most_once_and_no_process() {
