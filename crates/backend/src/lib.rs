@@ -5,7 +5,7 @@
 //! - [`Backend`]: whoever obeys.
 //! - [`local`]: the backend of one machine, with [`attempt_dir`], [`keeper`], [`rank`], [`log`] and [`helper`].
 //! - [`environment`]: what a rank finds in its environment.
-//! - [`discover`]: what this machine has.
+//! - [`mod@discover`]: what this machine has.
 //! - [`cgroup`], [`processes`]: the two ways to know and to end all processes of an attempt.
 //! - [`program`]: the hidden commands.
 //!

@@ -203,7 +203,7 @@ impl SmallDisk {
         if !mounted {
             eprintln!("skipped: a small disk needs the right to mount one");
         }
-        mounted.then_some(SmallDisk(path))
+        mounted.then(|| SmallDisk(path))
     }
 }
 
