@@ -157,7 +157,8 @@ impl Backend for Local {
     fn take_stock(&mut self) -> Vec<Found> {
         let (answer, found) = mpsc::channel();
         self.send(Task::TakeStock(answer));
-        found.recv().unwrap_or_default()
+        // Nothing found would mean that nothing runs, which is not known without the thread.
+        found.recv().expect("the thread of the backend lives as long as the backend")
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -28,6 +28,8 @@ pub type Key = (JobId, Attempt);
 
 /// How long processes that a dead keeper left are waited for, when the daemon asks what there is.
 const RECLAIM_WAIT: Duration = Duration::from_secs(3);
+/// How long a run directory that cannot be read is tried: too many open files, a network that is slow.
+const READ_WAIT: Duration = Duration::from_secs(60);
 /// How often old output is looked through.
 const TIDY_EVERY: Duration = Duration::from_secs(600);
 /// What the worker may have of the daemon's environment for keepers.
@@ -132,7 +134,9 @@ impl Worker {
 
     fn end(&self) {
         // Keepers that have just been started still need the group.
-        if let Some(cgroup) = self.cgroup.as_ref().filter(|_| self.keys().is_empty()) {
+        if let (Some(cgroup), Ok(keys)) = (&self.cgroup, self.keys())
+            && keys.is_empty()
+        {
             let _ = std::fs::remove_dir(cgroup);
         }
     }
@@ -257,7 +261,8 @@ impl Worker {
     fn look_at_all(&mut self) {
         self.keepers.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         self.order_again();
-        for key in self.keys() {
+        // A directory that cannot be read now can be in a second.
+        for key in self.keys().unwrap_or_default() {
             self.look_at(key);
         }
         if self.tidied.is_none_or(|at| at.elapsed() > TIDY_EVERY) {
@@ -266,9 +271,26 @@ impl Worker {
         }
     }
 
-    fn keys(&self) -> BTreeSet<Key> {
-        let entries = std::fs::read_dir(&self.options.run_dir).into_iter().flatten().flatten();
-        entries.filter_map(|entry| parse_name(entry.file_name().to_str()?)).collect()
+    fn keys(&self) -> io::Result<BTreeSet<Key>> {
+        let mut keys = BTreeSet::new();
+        for entry in std::fs::read_dir(&self.options.run_dir)? {
+            keys.extend(entry?.file_name().to_str().and_then(parse_name));
+        }
+        Ok(keys)
+    }
+
+    /// All attempts. To leave one out would be to say that it does not run, so there is no answer without all of them.
+    fn all_keys(&self) -> BTreeSet<Key> {
+        let deadline = Instant::now() + READ_WAIT;
+        loop {
+            match self.keys() {
+                Ok(keys) => return keys,
+                Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(100)),
+                Err(error) => {
+                    panic!("{} cannot be read: {error}", self.options.run_dir.display())
+                }
+            }
+        }
     }
 
     /// Reports what is new about an attempt.
@@ -299,8 +321,8 @@ impl Worker {
     }
 
     fn take_stock(&mut self) -> Vec<Found> {
+        let keys = self.all_keys();
         let deadline = Instant::now() + RECLAIM_WAIT;
-        let keys = self.keys();
         keys.into_iter().map(|key| self.find(key, deadline)).collect()
     }
 
