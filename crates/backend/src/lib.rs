@@ -3,6 +3,11 @@
 //! - [`order`]: what the daemon wants: launch, stop, adjust, forget.
 //! - [`report`]: what comes back: started, said something, ended.
 //! - [`Backend`]: whoever obeys.
+//! - [`local`]: the backend of one machine, with [`attempt_dir`], [`keeper`], [`rank`], [`log`] and [`helper`].
+//! - [`environment`]: what a rank finds in its environment.
+//! - [`mod@discover`]: what this machine has.
+//! - [`cgroup`], [`processes`]: the two ways to know and to end all processes of an attempt.
+//! - [`program`]: the hidden commands.
 //!
 //! The rules that make "nothing lost, nothing run twice" hold:
 //! 1. The daemon gives a launch order only after that attempt is on disk in its store.
@@ -12,9 +17,23 @@
 //! 4. Running jobs do not depend on the daemon: it may be killed at any moment, and finds them again by
 //!    [`Backend::take_stock`].
 
+pub mod attempt_dir;
+pub mod cgroup;
+pub mod discover;
+pub mod environment;
+pub mod helper;
+pub mod keeper;
+pub mod local;
+pub mod log;
 pub mod order;
+pub mod processes;
+pub mod program;
+pub mod rank;
 pub mod report;
 
+pub use discover::{Discovered, GpuFound, discover};
+pub use local::{Local, LocalOptions};
+pub use log::{LogPart, read_log};
 pub use order::{Identity, LaunchOrder, StopOrder};
 pub use report::{Exit, Found, Report};
 

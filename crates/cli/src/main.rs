@@ -40,6 +40,11 @@ fn main() -> ExitCode {
     // What follows `--` belongs to somebody else's command.
     let own = arguments.iter().take_while(|argument| *argument != "--");
     let wants_json = own.into_iter().any(|argument| argument == "--json");
+    // What runs beside jobs comes before anything that starts threads or catches signals.
+    if let Some(code) = trainyard_backend::program::main(&arguments[arguments.len().min(1)..]) {
+        return code;
+    }
+    let wants_json = arguments.iter().any(|argument| argument == "--json");
     let output = Output::new();
     output.watch_interrupts();
     if std::env::var_os("RUST_BACKTRACE").is_none() {

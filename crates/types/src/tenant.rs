@@ -68,6 +68,11 @@ impl Tenants {
         self.0[id.index()].ceiling = ceiling;
     }
 
+    /// Changes a weight.
+    pub fn set_weight(&mut self, id: TenantId, weight: f64) {
+        self.0[id.index()].weight = weight;
+    }
+
     /// Each with its id.
     pub fn iter(&self) -> impl Iterator<Item = (TenantId, &Tenant)> {
         self.0.iter().enumerate().map(|(index, tenant)| (TenantId(index as u32), tenant))

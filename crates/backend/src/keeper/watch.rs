@@ -1,0 +1,414 @@
+//! What happens to an attempt from start to end.
+
+use super::gang::{self, Gang};
+use super::{Event, Post, Status};
+use crate::attempt_dir::{self, BatchOrder, Order, Told};
+use crate::{Exit, StopOrder, processes};
+use nix::errno::Errno;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::str::FromStr;
+use std::sync::PoisonError;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::{Duration, Instant};
+use trainyard_api::wire::{FromJob, ToJob};
+
+/// How often orders are looked at without a poke.
+const TICK: Duration = Duration::from_millis(500);
+/// How often the file that says "saved" is looked at, and those killed are looked for.
+const QUICK_TICK: Duration = Duration::from_millis(20);
+/// What is left to processes that said "saved", to exit by themselves: PyTorch needs part of it to shut down.
+const AFTER_SAVED: Duration = Duration::from_secs(1);
+/// What ranks have when another rank failed: they wait for it in vain, and their state is not whole.
+const AFTER_FAILURE_MAX: Duration = Duration::from_secs(10);
+/// Progress is passed on no more often.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// So many events are heard before orders are looked at again.
+const EVENTS_AT_ONCE: usize = 256;
+/// A longer grace is no grace but a mistake.
+const GRACE_SECONDS_MAX: f64 = 7.0 * 86_400.0;
+
+/// Why and until when an attempt is being stopped.
+struct Stopping {
+    since: Instant,
+    deadline: Instant,
+    asked: bool,
+    saved: bool,
+}
+
+struct Watch {
+    post: Post,
+    gang: Gang,
+    left: usize,
+    ranks: Vec<Option<Status>>,
+    first_failure: Option<Status>,
+    stopping: Option<Stopping>,
+    orders: (Option<StopOrder>, Option<BatchOrder>),
+    gone: bool,
+    killing: bool,
+    killed_late: bool,
+    told: Told,
+    first_progress: Option<Instant>,
+    started: Instant,
+    progress: (Option<FromJob>, Instant),
+}
+
+/// Starts the ranks and stays until none of their processes is left.
+pub fn run(post: Post) -> Exit {
+    let started = gang::start(&post.dir, &post.order, post.cgroup.as_ref());
+    let (gang, trouble) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            kill_until_gone();
+            let why = format!("its processes cannot be started: {error}");
+            return failed(&post, why);
+        }
+    };
+    reap(post.sender.clone());
+    let now = Instant::now();
+    let ranks = vec![None; gang.pids.len()];
+    let mut watch = Watch {
+        left: ranks.len(),
+        ranks,
+        post,
+        gang,
+        first_failure: None,
+        stopping: None,
+        orders: (None, None),
+        gone: false,
+        killing: trouble.is_some(),
+        killed_late: false,
+        told: Told::default(),
+        first_progress: None,
+        started: now,
+        progress: (None, now),
+    };
+    if trouble.is_none() {
+        let _ = attempt_dir::write_whole(&watch.post.dir.file("started.json"), &watch.gang.pids);
+        watch.post.poke(None);
+    }
+    watch.until_gone();
+    let exit = watch.finish();
+    match trouble {
+        // What its stages ended with is not the job's.
+        Some(why) => Exit { launch_error: Some(why), code: None, signal: None, ..exit },
+        None => exit,
+    }
+}
+
+fn failed(post: &Post, why: String) -> Exit {
+    let ran_seconds = post.began.elapsed().as_secs_f64();
+    Exit { launch_error: Some(why), ran_seconds, ..Exit::default() }
+}
+
+fn kill_until_gone() {
+    let own = std::process::id() as i32;
+    loop {
+        processes::kill_all(|| processes::descendants(own));
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Err(Errno::ECHILD) => return,
+            Ok(WaitStatus::StillAlive) => thread::sleep(QUICK_TICK),
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+/// Notices every process that ends below the keeper. Orphans come to it as well, so that when there is no child left,
+/// there is no process left.
+fn reap(events: SyncSender<Event>) {
+    thread::spawn(move || {
+        loop {
+            let event = match waitpid(None, None) {
+                Ok(WaitStatus::Exited(pid, code)) => {
+                    Event::Exited(pid.as_raw(), Status::Code(code))
+                }
+                Ok(WaitStatus::Signaled(pid, signal, _)) => {
+                    Event::Exited(pid.as_raw(), Status::Signal(signal as i32))
+                }
+                Err(Errno::ECHILD) => Event::AllGone,
+                Ok(_) | Err(_) => continue,
+            };
+            let over = matches!(event, Event::AllGone);
+            if events.send(event).is_err() || over {
+                return;
+            }
+        }
+    });
+}
+
+impl Watch {
+    fn until_gone(&mut self) {
+        while !self.gone {
+            let quick = self.stopping.is_some() || self.killing;
+            let wait = if quick { QUICK_TICK } else { TICK };
+            match self.post.events.recv_timeout(wait) {
+                Ok(event) => self.hear(event),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            // A job that talks without end must not keep its keeper from its orders.
+            for _ in 0..EVENTS_AT_ONCE {
+                let Ok(event) = self.post.events.try_recv() else { break };
+                self.hear(event);
+            }
+            self.look_at_orders();
+            self.pass_on_progress();
+            self.press_on();
+        }
+    }
+
+    fn hear(&mut self, event: Event) {
+        match event {
+            Event::Exited(pid, status) => self.rank_ended(pid, status),
+            Event::AllGone => self.gone = true,
+            Event::Said(message) => self.listen(message),
+            Event::Ordered(Some(order)) => self.obey(order),
+            Event::Ordered(None) => {}
+        }
+    }
+
+    fn rank_ended(&mut self, pid: i32, status: Status) {
+        let Some(rank) = self.gang.pids.iter().position(|other| *other == pid) else { return };
+        if self.ranks[rank].replace(status).is_some() {
+            return;
+        }
+        self.left -= 1;
+        if status == Status::Code(0) {
+            return;
+        }
+        self.first_failure.get_or_insert(status);
+        let grace = Duration::from_secs_f64(self.grace(self.post.order.checkpoint.grace_seconds));
+        let is_saved = status == Status::Code(self.post.order.checkpoint.exit_code);
+        if self.left > 0 && self.stopping.is_none() {
+            self.note(&format!("rank {rank} ended with {}; the others are stopped", say(status)));
+            let grace = if is_saved { grace } else { grace.min(AFTER_FAILURE_MAX) };
+            self.begin_stop(grace, false);
+        }
+    }
+
+    fn listen(&mut self, message: FromJob) {
+        let now = Instant::now();
+        match &message {
+            FromJob::Progress { done, .. } => {
+                self.first_progress.get_or_insert(now);
+                self.told.done = done.or(self.told.done);
+                // The newest is enough; it is passed on in its time.
+                self.progress.0 = Some(message);
+                return;
+            }
+            FromJob::Saved { done, .. } => {
+                self.told.saved = Some(*done);
+                if let Some(stopping) = &mut self.stopping {
+                    stopping.acknowledge(now);
+                }
+            }
+            FromJob::Restored { seconds, .. } => self.told.restore_seconds = *seconds,
+            FromJob::Finished => self.told.finished = true,
+        }
+        let _ = attempt_dir::write_whole(&self.post.dir.file("told.json"), &self.told);
+        if let Some(progress) = self.progress.0.take() {
+            self.post.poke(Some(progress));
+        }
+        self.post.poke(Some(message));
+    }
+
+    fn pass_on_progress(&mut self) {
+        let (waiting, last) = &mut self.progress;
+        if waiting.is_some() && last.elapsed() >= PROGRESS_EVERY {
+            *last = Instant::now();
+            let message = waiting.take();
+            self.post.poke(message);
+        }
+    }
+
+    /// Looks at the orders; what cannot be read is looked at again.
+    fn look_at_orders(&mut self) {
+        let dir = self.post.dir.clone();
+        if let Ok(Some(stop)) = dir.stop_order() {
+            self.obey(Order::Stop(stop));
+        }
+        if let Ok(Some(batch)) = attempt_dir::read(&dir.file("orders/batch.json")) {
+            self.obey(Order::Batch(batch));
+        }
+    }
+
+    /// Obeys an order, once: it comes by file and by message.
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Stop(stop) if self.orders.0.as_ref() != Some(&stop) => {
+                let grace = Duration::from_secs_f64(self.grace(stop.grace_seconds));
+                let seconds = grace.as_secs_f64();
+                self.note(&format!("asked to stop within {seconds:.1} s: {}", stop.why));
+                self.orders.0 = Some(stop);
+                self.begin_stop(grace, true);
+            }
+            Order::Batch(batch) if self.orders.1 != Some(batch) => {
+                self.orders.1 = Some(batch);
+                self.post.talk.say(ToJob::Batch { size: batch.size });
+            }
+            Order::Stop(_) | Order::Batch(_) => {}
+        }
+    }
+
+    fn grace(&self, seconds: f64) -> f64 {
+        if seconds.is_finite() { seconds.clamp(0.0, GRACE_SECONDS_MAX) } else { 0.0 }
+    }
+
+    /// Asks all ranks to save and exit. A second request may shorten the time they have, and never adds to it.
+    fn begin_stop(&mut self, grace: Duration, asked: bool) {
+        let now = Instant::now();
+        let deadline = now + grace;
+        if let Some(stopping) = &mut self.stopping {
+            stopping.deadline = stopping.deadline.min(deadline);
+            if asked && !stopping.asked {
+                (stopping.asked, stopping.since) = (true, now);
+            }
+            return;
+        }
+        // A file from before the request acknowledges nothing.
+        let _ = std::fs::remove_file(self.post.dir.ack_file());
+        self.stopping = Some(Stopping { since: now, deadline, asked, saved: false });
+        if grace.is_zero() {
+            return;
+        }
+        self.post.talk.say(ToJob::Stop { grace_seconds: grace.as_secs_f64() });
+        let signal = signal(&self.post.order.checkpoint.signal);
+        for (pid, status) in self.gang.pids.iter().zip(&self.ranks) {
+            if status.is_none() {
+                processes::send_group(*pid, signal);
+                // A job that was suspended cannot save.
+                processes::send_group(*pid, Signal::SIGCONT);
+            }
+        }
+    }
+
+    /// Kills when it is time to.
+    fn press_on(&mut self) {
+        let now = Instant::now();
+        if let Some(saved) = self.acknowledged_by_file() {
+            self.told.saved = saved.or(self.told.saved);
+            if let Some(stopping) = &mut self.stopping {
+                stopping.acknowledge(now);
+            }
+        }
+        if let Some(stopping) = &self.stopping
+            && now >= stopping.deadline
+            && !self.killing
+            && self.left > 0
+        {
+            self.killing = true;
+            self.killed_late = !stopping.saved;
+        }
+        // What a job leaves behind after its last rank is not the job any more.
+        if self.left == 0 {
+            self.killing = true;
+        }
+        if self.killing {
+            if let Some(cgroup) = &self.post.cgroup {
+                cgroup.kill();
+            }
+            let own = std::process::id() as i32;
+            processes::kill_all(|| processes::descendants(own));
+        }
+    }
+
+    /// Whether the file that says "saved" is there, and the work it names. The job owns its directory: a link is not
+    /// followed, and what is no file does not count.
+    fn acknowledged_by_file(&self) -> Option<Option<f64>> {
+        self.stopping.as_ref().filter(|stopping| !stopping.saved)?;
+        let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.post.dir.ack_file());
+        let file = file.ok().filter(|file| file.metadata().is_ok_and(|data| data.is_file()))?;
+        let mut text = String::new();
+        let _ = file.take(64).read_to_string(&mut text);
+        Some(f64::from_str(text.trim()).ok().filter(|work| work.is_finite() && *work >= 0.0))
+    }
+
+    fn note(&self, text: &str) {
+        if let Some(log) = self.gang.logs.first() {
+            let line = format!("[trainyard] {text}\n");
+            log.lock().unwrap_or_else(PoisonError::into_inner).write(line.as_bytes());
+        }
+    }
+
+    fn finish(mut self) -> Exit {
+        let ended = Instant::now();
+        // What was said last may still be on its way from the socket's thread.
+        while let Ok(event) = self.post.events.recv_timeout(Duration::from_millis(5)) {
+            self.hear(event);
+        }
+        if let Some(progress) = self.progress.0.take() {
+            self.post.poke(Some(progress));
+        }
+        // All writers are gone, so this ends at once, unless a stranger was handed a descriptor.
+        let _ = self.gang.written.recv_timeout(Duration::from_secs(2));
+        let mut out_of_memory = false;
+        if let Some(cgroup) = &self.post.cgroup {
+            out_of_memory = cgroup.ran_out_of_memory();
+            cgroup.remove();
+        }
+        let first = self.first_failure.unwrap_or(Status::Code(0));
+        let asked = self.stopping.as_ref().filter(|stopping| stopping.asked);
+        Exit {
+            code: if let Status::Code(code) = first { Some(code) } else { None },
+            signal: if let Status::Signal(signal) = first { Some(signal) } else { None },
+            asked_to_stop: asked.is_some(),
+            killed: self.killed_late && asked.is_some(),
+            finished: self.told.finished,
+            saved: self.told.saved,
+            done: self.told.done,
+            start_seconds: self.first_progress.map(|at| (at - self.started).as_secs_f64()),
+            save_seconds: asked.map(|stopping| (ended - stopping.since).as_secs_f64()),
+            restore_seconds: self.told.restore_seconds,
+            ran_seconds: (ended - self.post.began).as_secs_f64(),
+            launch_error: None,
+            lost: false,
+            out_of_memory,
+        }
+    }
+}
+
+impl Stopping {
+    fn acknowledge(&mut self, now: Instant) {
+        if !self.saved {
+            self.saved = true;
+            self.deadline = self.deadline.min(now + AFTER_SAVED);
+        }
+    }
+}
+
+fn say(status: Status) -> String {
+    match status {
+        Status::Code(code) => format!("exit code {code}"),
+        Status::Signal(signal) => format!("signal {signal}"),
+    }
+}
+
+/// A signal by its name, with or without `SIG`; what is no signal is the usual one.
+fn signal(name: &str) -> Signal {
+    let name = name.trim().to_ascii_uppercase();
+    let name = name.strip_prefix("SIG").unwrap_or(&name);
+    Signal::from_str(&format!("SIG{name}")).unwrap_or(Signal::SIGTERM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_go_by_name_with_or_without_their_prefix() {
+        for (name, expected) in [
+            ("TERM", Signal::SIGTERM),
+            ("usr1", Signal::SIGUSR1),
+            ("SIGUSR2", Signal::SIGUSR2),
+            ("INT", Signal::SIGINT),
+            ("nonsense", Signal::SIGTERM),
+        ] {
+            assert_eq!(signal(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The local backend with real processes.
+
+mod contract;
+mod running;
+mod survival;
+mod training;
+mod users;
+mod yard;

@@ -1,0 +1,173 @@
+//! From the engine's actions to orders for the backend.
+
+use super::{Core, Order, text};
+use crate::record::{Launch, Record};
+use serde_json::json;
+use std::sync::Arc;
+use trainyard_api::answer::Holding;
+use trainyard_backend::order::Limits;
+use trainyard_backend::{LaunchOrder, StopOrder};
+use trainyard_store::Write;
+use trainyard_types::placement::bits;
+use trainyard_types::{Action, Allocation, Attempt, Event, JobId, Sample, Why};
+
+impl Core {
+    pub(super) fn obey(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Launch { job, attempt, allocation } => {
+                    self.launch(job, attempt, &allocation);
+                }
+                Action::Stop { job, attempt, why } => self.stop(job, attempt, why),
+                Action::Adjust { job, attempt, allocation } => {
+                    if let Some(size) = allocation.knobs.batch {
+                        self.turn.orders.push(Order::SetBatch(job, attempt, size));
+                    }
+                }
+                // What is left to do for a job that is over is done when its record is written.
+                Action::Ended { .. } => {}
+            }
+        }
+    }
+
+    fn launch(&mut self, job: JobId, attempt: Attempt, allocation: &Allocation) {
+        let Some(record) = self.records.get(&job).map(Arc::clone) else { return };
+        let holds = self.holds(allocation);
+        let launch = Launch {
+            attempt,
+            holds: holds.clone(),
+            wall: self.wall,
+            boot: self.options.boot.clone(),
+            started: None,
+            ended: None,
+            exit: None,
+            outcome: "launched".to_owned(),
+        };
+        let queued = self.engine.state().live(job).map_or(self.now, |live| live.state.queued_at);
+        self.turn.launched.push((job, self.now.since(queued)));
+        self.write_attempt(job, &launch, allocation.placement.gpus(), self.price(allocation));
+        let place: Vec<String> =
+            holds.iter().map(|one| format!("{}:{:?}", one.node, one.gpus)).collect();
+        let sentence = format!("job {} attempt {} on {}", job.0, attempt.0, place.join(" "));
+        self.event("launched", Some(job), &sentence, json!({ "attempt": attempt.0 }));
+        if let Some(record) = self.record_mut(job) {
+            record.launch = Some(launch);
+        }
+        let order = self.launch_order(&record, attempt, allocation);
+        self.turn.orders.push(Order::Launch(Box::new(order)));
+    }
+
+    /// What the backend is told about an attempt; the same for the same attempt, whenever it is made.
+    pub(super) fn launch_order(
+        &self,
+        record: &Record,
+        attempt: Attempt,
+        allocation: &Allocation,
+    ) -> LaunchOrder {
+        let submission = &record.submission;
+        let (spec, job) = (&submission.spec, submission.job.id);
+        let mut devices: Vec<(u8, String)> = Vec::new();
+        for (node, mask) in allocation.placement.masks() {
+            let of_node = &self.options.devices[node.index()];
+            devices.extend(bits(*mask).map(|gpu| of_node[usize::from(gpu)].clone()));
+        }
+        let gpus = u64::from(allocation.placement.gpus());
+        let dir = spec.checkpoint.dir.clone();
+        let dir = dir.unwrap_or_else(|| format!("{}/{}", self.options.checkpoint_root, job.0));
+        LaunchOrder {
+            job,
+            attempt,
+            name: spec.name.clone(),
+            argv: spec.argv.clone(),
+            script: spec.script.clone(),
+            cwd: spec.cwd.clone().unwrap_or_else(|| "/".to_owned()),
+            env: spec.env.clone(),
+            identity: submission.identity.clone(),
+            gpus: devices.iter().map(|(index, _)| *index).collect(),
+            devices: devices.into_iter().map(|(_, name)| name).collect(),
+            processes: spec.processes,
+            checkpoint: spec.checkpoint.clone(),
+            checkpoint_dir: dir,
+            resumes_from: record.saved,
+            batch: allocation.knobs.batch,
+            array_index: submission.array.map(|element| element.index),
+            array_job: submission.array.map(|element| element.first),
+            user: submission.user.clone(),
+            limits: Limits {
+                memory_mib: u64::from(spec.memory_mib_per_gpu) * gpus,
+                cpus: u32::from(spec.cpus_per_gpu) * gpus as u32,
+                processes_max: self.options.processes_max,
+                log_bytes_max: self.options.log_bytes_max,
+            },
+        }
+    }
+
+    fn stop(&mut self, job: JobId, attempt: Attempt, why: Why) {
+        let Some(record) = self.records.get(&job) else { return };
+        let why = match why {
+            Why::Preempted => "another job takes its place",
+            Why::Moved => "it goes on elsewhere",
+            Why::Asked => "it was asked to",
+            Why::TimeLimit => "its time limit is used up",
+            Why::Pruned => "the policy ended it",
+            Why::Machine => "a machine it uses is lost",
+        };
+        let grace_seconds = record.submission.spec.checkpoint.grace_seconds;
+        let sentence = format!("job {} attempt {} stops: {why}", job.0, attempt.0);
+        self.event("stopping", Some(job), &sentence, json!({ "attempt": attempt.0 }));
+        let order = StopOrder { grace_seconds, why: why.to_owned() };
+        self.turn.orders.push(Order::Stop(job, attempt, order));
+    }
+
+    /// Tells the engine how fast a job that just started is believed to be, until it says so itself.
+    pub(super) fn promise_rate(&mut self, job: JobId, attempt: Attempt) {
+        let Some(live) = self.engine.state().live(job) else { return };
+        let Some(held) = &live.state.held else { return };
+        let config = held.config(&self.options.cluster);
+        let Some(rate) = self.engine.beliefs().rate(&live.spec, &config) else { return };
+        let sample = Sample { rate: Some(rate), ..Sample::default() };
+        self.apply(Event::Report { job, attempt, sample });
+    }
+
+    pub(super) fn write_attempt(&mut self, job: JobId, launch: &Launch, gpus: u32, price: f64) {
+        self.turn.writes.push(Write::SetAttempt {
+            job: job.0,
+            attempt: launch.attempt.0,
+            gpus,
+            launched: launch.wall,
+            ended: launch.ended,
+            price_per_hour: price,
+            data: text(launch),
+        });
+    }
+
+    pub(super) fn price(&self, allocation: &Allocation) -> f64 {
+        let cluster = &self.options.cluster;
+        let masks = allocation.placement.masks().iter();
+        masks
+            .map(|(node, mask)| {
+                let kind = cluster.node(*node).kind;
+                cluster.kinds[kind.index()].price_per_hour * f64::from(mask.count_ones())
+            })
+            .sum()
+    }
+
+    /// Where an allocation is, for people.
+    pub(crate) fn holds(&self, allocation: &Allocation) -> Vec<Holding> {
+        holds(&self.options.cluster, allocation)
+    }
+}
+
+/// Where an allocation is, for people.
+pub(crate) fn holds(
+    cluster: &trainyard_types::Cluster,
+    allocation: &Allocation,
+) -> Vec<Holding> {
+    let masks = allocation.placement.masks().iter();
+    masks
+        .map(|(node, mask)| Holding {
+            node: cluster.node(*node).name.clone(),
+            gpus: bits(*mask).collect(),
+        })
+        .collect()
+}

@@ -1,0 +1,308 @@
+//! From the store to a core: jobs as they were kept, attempts as the backend finds them.
+
+use super::submit::KIN_FROM;
+use super::{Core, CoreOptions, Order, Turn};
+use crate::flight::{Base, FLIGHT_VERSION, Line};
+use crate::learn::Learnt;
+use crate::record::{Course, Record, Submission};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use trainyard_backend::{Exit, Found, StopOrder};
+use trainyard_engine::{Engine, Kept};
+use trainyard_framework::{Beliefs, Usage};
+use trainyard_profile::Speeds;
+use trainyard_store::Loaded;
+use trainyard_types::{
+    Attempt, End, Event, Job, JobId, ModelId, NodeId, Phase, Tenants, Time,
+};
+
+/// What a core is made from.
+pub struct Opening {
+    /// What the store holds.
+    pub loaded: Loaded,
+    /// What the backend knows.
+    pub found: Vec<Found>,
+    /// Tenants that the operator declares, with weights and ceilings.
+    pub tenants: Tenants,
+    /// Engine time.
+    pub at: Time,
+    /// Unix time in microseconds.
+    pub wall: i64,
+}
+
+/// Why no core can be made.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A row cannot be read.
+    #[error("the store's row `{row}` cannot be read: {problem}; `trainyard store check` tells more")]
+    Row {
+        /// Which.
+        row: String,
+        /// Why.
+        problem: String,
+    },
+    /// The machine has become smaller under jobs that run.
+    #[error(
+        "job {job} still holds GPUs that this machine no longer declares: start with the GPUs as they were, drain, and change them when it has stopped"
+    )]
+    Smaller {
+        /// Which.
+        job: u32,
+    },
+    /// A job names a GPU type or model that is not here any more.
+    #[error("job {job} asks for `{name}`, which is not known any more: bring it back or cancel the job first")]
+    Unknown {
+        /// Which.
+        job: u32,
+        /// What.
+        name: String,
+    },
+}
+
+/// Beliefs for a machine from profiles and what was learnt.
+pub fn beliefs(options: &CoreOptions, learnt: Option<&str>) -> Arc<dyn Beliefs> {
+    let speeds = Speeds::new(&options.catalog, &options.cluster);
+    Arc::new(Learnt::new(Arc::new(speeds), KIN_FROM as usize, learnt))
+}
+
+impl Core {
+    /// A core from what was kept. The turn that comes with it is to be dealt with like any other.
+    pub fn open(options: CoreOptions, opening: Opening) -> Result<(Core, Turn), StartError> {
+        let Opening { loaded, found, tenants, at, wall } = opening;
+        let meta = Meta(&loaded.meta);
+        let tenants = merged(meta.read("tenants")?.unwrap_or_default(), tenants);
+        let kin: Vec<String> = meta.read("kin")?.unwrap_or_default();
+        let usage: Vec<Usage> = meta.read("usage")?.unwrap_or_default();
+        let drained: BTreeMap<String, String> = meta.read("drained")?.unwrap_or_default();
+        let tenant_ids: HashMap<_, _> =
+            tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
+        let beliefs = beliefs(&options, loaded.meta.get("learnt").map(String::as_str));
+        let cluster = Arc::clone(&options.cluster);
+        let kin_ids = kin.iter().cloned().zip(KIN_FROM..).collect();
+        let mut core = Core {
+            engine: Engine::new(cluster, tenants, beliefs, options.setup),
+            options,
+            records: Arc::default(),
+            next_job: loaded.next_job,
+            kin,
+            kin_ids,
+            tenant_ids,
+            keys: HashMap::new(),
+            key_order: VecDeque::new(),
+            ends: BTreeMap::new(),
+            arrays: BTreeMap::new(),
+            drained,
+            question: None,
+            kept_at: at,
+            wall,
+            now: at,
+            turn: Turn::default(),
+        };
+        core.restore(&loaded, &usage)?;
+        core.rebuild_arrays();
+        let base = core.base();
+        core.turn.lines.push(base);
+        let mut found: BTreeMap<(JobId, Attempt), Found> =
+            found.into_iter().map(|found| (key_of(&found), found)).collect();
+        core.settle(&mut found);
+        let turn = core.turn(at, wall, Vec::new());
+        Ok((core, turn))
+    }
+
+    /// The first line of a flight record: the engine as it is now. Only of use while no question is out.
+    pub fn base(&self) -> Line {
+        let state = self.engine.state();
+        let jobs: Vec<(Job, Kept)> = (self.records.keys())
+            .filter_map(|job| Some((Job::clone(&state.live(*job)?.spec), self.engine.kept(*job)?)))
+            .collect();
+        let ends = satisfied(jobs.iter().map(|(job, _)| job), &self.records);
+        Line::Base(Box::new(Base {
+            version: FLIGHT_VERSION,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            at: self.now,
+            wall: self.wall,
+            cluster: self.options.cluster.as_ref().clone(),
+            tenants: state.tenants.clone(),
+            setup: self.options.setup,
+            policy: self.options.policy.clone(),
+            half_life: self.options.half_life,
+            jobs,
+            ends,
+            usage: self.engine.usage().to_vec(),
+            learnt: self.engine.beliefs().kept(),
+            drained: self.drained_nodes(),
+        }))
+    }
+
+    fn drained_nodes(&self) -> Vec<NodeId> {
+        self.drained.keys().filter_map(|name| self.node(name).ok()).collect()
+    }
+
+    fn restore(&mut self, loaded: &Loaded, usage: &[Usage]) -> Result<(), StartError> {
+        let mut jobs: Vec<(Arc<Job>, Kept)> = Vec::with_capacity(loaded.jobs.len());
+        let mut records = BTreeMap::new();
+        for row in &loaded.jobs {
+            let unreadable = |fault: serde_json::Error| StartError::Row {
+                row: format!("job {}", row.job),
+                problem: fault.to_string(),
+            };
+            let mut submission: Submission = serde_json::from_str(&row.spec).map_err(unreadable)?;
+            let mut course: Course = serde_json::from_str(&row.state).map_err(unreadable)?;
+            self.bring_up_to_date(&mut submission)?;
+            course.kept.state.planned = None;
+            let submission = Arc::new(submission);
+            let record = Record::from_course(Arc::clone(&submission), &course);
+            jobs.push((Arc::clone(&submission.job), course.kept));
+            records.insert(JobId(row.job), Arc::new(record));
+        }
+        let ends = satisfied(jobs.iter().map(|(job, _)| job.as_ref()), &records);
+        self.check_held(&jobs)?;
+        self.records = Arc::new(records);
+        self.engine.restore(self.now, jobs, &ends, usage);
+        for node in self.drained_nodes() {
+            self.engine.apply(self.now, Event::NodeDrained(node));
+        }
+        Ok(())
+    }
+
+    /// Ids of tenants, types and models may have changed since; names have not.
+    fn bring_up_to_date(&self, submission: &mut Submission) -> Result<(), StartError> {
+        let id = submission.job.id.0;
+        let unknown = |name: &str| StartError::Unknown { job: id, name: name.to_owned() };
+        let job = Arc::make_mut(&mut submission.job);
+        let tenant = self.tenant_ids.get(&submission.tenant);
+        job.tenant = *tenant.ok_or_else(|| unknown(&submission.tenant))?;
+        if let Some(name) = &submission.spec.model {
+            job.model = self.options.catalog.find(name).ok_or_else(|| unknown(name))?;
+        } else if let Some(kin) = self.kin_ids.get(&submission.spec.name) {
+            job.model = ModelId(*kin);
+        }
+        job.want.kinds.clear();
+        for name in &submission.spec.gpu_types {
+            let kind = self.options.cluster.kind(name).ok_or_else(|| unknown(name))?;
+            job.want.kinds.push(kind);
+        }
+        Ok(())
+    }
+
+    fn check_held(&self, jobs: &[(Arc<Job>, Kept)]) -> Result<(), StartError> {
+        let cluster = &self.options.cluster;
+        for (job, kept) in jobs {
+            let masks = kept.state.held.iter().flat_map(|held| held.placement.masks());
+            let mut masks = masks.into_iter();
+            let there = masks.all(|(node, mask)| {
+                let node = cluster.nodes.get(node.index());
+                node.is_some_and(|node| mask & !node.mask() == 0)
+            });
+            if !there {
+                return Err(StartError::Smaller { job: job.id.0 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares what was kept with what the backend found, and puts right what differs.
+    fn settle(&mut self, found: &mut BTreeMap<(JobId, Attempt), Found>) {
+        let placed: Vec<(JobId, Attempt, Phase)> = (self.records.keys())
+            .filter_map(|job| self.engine.state().live(*job))
+            .filter(|live| live.state.is_placed())
+            .map(|live| (live.spec.id, live.state.attempt, live.state.phase))
+            .collect();
+        for (job, attempt, phase) in placed {
+            match found.remove(&(job, attempt)) {
+                Some(Found::Running { started, .. }) => {
+                    if started {
+                        self.started(job, attempt);
+                    }
+                    if phase == Phase::Saving {
+                        self.stop_again(job, attempt);
+                    }
+                }
+                Some(Found::Ended { exit, .. }) => self.attempt_ended(job, attempt, exit),
+                None => self.not_found(job, attempt, phase),
+            }
+        }
+        // What nobody waits for: ends that are on disk already, and attempts that must not be.
+        for ((job, attempt), found) in std::mem::take(found) {
+            match found {
+                Found::Ended { .. } => self.turn.orders.push(Order::Forget(job, attempt)),
+                Found::Running { .. } => {
+                    let why = "nobody knows of it".to_owned();
+                    let order = StopOrder { grace_seconds: 0.0, why };
+                    self.turn.orders.push(Order::Stop(job, attempt, order));
+                }
+            }
+        }
+    }
+
+    /// The backend knows nothing of an attempt: it never got the order, or the machine was started anew.
+    fn not_found(&mut self, job: JobId, attempt: Attempt, phase: Phase) {
+        let Some(record) = self.records.get(&job).map(Arc::clone) else { return };
+        let same_boot = record.launch.as_ref().is_some_and(|launch| {
+            launch.attempt == attempt && launch.boot == self.options.boot
+        });
+        let held = self.engine.state().live(job).and_then(|live| live.state.held.clone());
+        if let (Phase::Starting, true, Some(held)) = (phase, same_boot, held) {
+            let order = self.launch_order(&record, attempt, &held);
+            self.turn.orders.push(Order::Launch(Box::new(order)));
+        } else {
+            self.attempt_ended(job, attempt, Exit { lost: true, ..Exit::default() });
+        }
+    }
+
+    fn stop_again(&mut self, job: JobId, attempt: Attempt) {
+        let Some(record) = self.records.get(&job) else { return };
+        let grace_seconds = record.submission.spec.checkpoint.grace_seconds;
+        let order = StopOrder { grace_seconds, why: "the daemon was started anew".to_owned() };
+        self.turn.orders.push(Order::Stop(job, attempt, order));
+    }
+}
+
+/// Jobs that others name and that are not open have finished: had they not, those others would be over too.
+fn satisfied<'a>(
+    jobs: impl Iterator<Item = &'a Job>,
+    open: &BTreeMap<JobId, Arc<Record>>,
+) -> Vec<(JobId, End)> {
+    let named = jobs.flat_map(|job| job.after.iter().copied());
+    let mut all: Vec<JobId> = named.filter(|job| !open.contains_key(job)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.into_iter().map(|job| (job, End::Finished)).collect()
+}
+
+/// Tenants as they were, with what the operator declares now.
+fn merged(mut kept: Tenants, declared: Tenants) -> Tenants {
+    for (_, tenant) in declared.iter() {
+        let parent = tenant.parent.map(|id| declared.get(id).name.clone());
+        let parent = parent.and_then(|name| kept.find(&name));
+        match kept.find(&tenant.name) {
+            Some(id) => {
+                kept.set_ceiling(id, tenant.ceiling);
+                kept.set_weight(id, tenant.weight);
+            }
+            None => {
+                kept.add(trainyard_types::Tenant { parent, ..tenant.clone() });
+            }
+        }
+    }
+    kept
+}
+
+fn key_of(found: &Found) -> (JobId, Attempt) {
+    match found {
+        Found::Running { job, attempt, .. } | Found::Ended { job, attempt, .. } => (*job, *attempt),
+    }
+}
+
+struct Meta<'a>(&'a BTreeMap<String, String>);
+
+impl Meta<'_> {
+    fn read<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StartError> {
+        let Some(text) = self.0.get(name) else { return Ok(None) };
+        let value = serde_json::from_str(text).map_err(|fault| StartError::Row {
+            row: format!("meta {name}"),
+            problem: fault.to_string(),
+        })?;
+        Ok(Some(value))
+    }
+}

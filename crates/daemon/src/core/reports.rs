@@ -1,0 +1,219 @@
+//! What comes back from the backend.
+
+use super::{Core, Order};
+use crate::record::Unit;
+use serde_json::json;
+use std::sync::Arc;
+use trainyard_api::wire::FromJob;
+use trainyard_backend::{Exit, Report};
+use trainyard_types::{Attempt, Cause, Event, JobId, Phase, Rate, Sample, Span, Work};
+
+/// An attempt that says "saved, start me again" without being asked, sooner than this, counts as failed: it would
+/// start for ever.
+const SHORTEST_TURN_SECONDS: f64 = 1.0;
+
+impl Core {
+    pub(super) fn report(&mut self, report: Report) {
+        match report {
+            Report::Started { job, attempt } => self.started(job, attempt),
+            Report::Said { job, attempt, sample, message } => {
+                self.said(job, attempt, sample, &message);
+            }
+            Report::Ended { job, attempt, exit } => self.attempt_ended(job, attempt, exit),
+        }
+    }
+
+    pub(super) fn started(&mut self, job: JobId, attempt: Attempt) {
+        if !self.is_current(job, attempt) || self.phase(job) != Some(Phase::Starting) {
+            return;
+        }
+        let wall = self.wall;
+        if let Some(record) = self.record_mut(job)
+            && let Some(launch) = &mut record.launch
+        {
+            launch.started = Some(wall);
+        }
+        self.apply(Event::Started { job, attempt });
+        self.promise_rate(job, attempt);
+        let sentence = format!("job {} attempt {} runs", job.0, attempt.0);
+        self.event("started", Some(job), &sentence, json!({ "attempt": attempt.0 }));
+    }
+
+    fn said(&mut self, job: JobId, attempt: Attempt, sample: Sample, message: &FromJob) {
+        if !self.is_current(job, attempt) {
+            return;
+        }
+        if self.phase(job) == Some(Phase::Starting) {
+            // Whoever speaks runs; the word that it started may come later.
+            self.started(job, attempt);
+        }
+        let Some(record) = self.record_mut(job) else { return };
+        let mut sample = sample;
+        match message {
+            FromJob::Progress { total, rate, .. } => {
+                record.total = total.or(record.total);
+                record.measured.rate = rate.or(record.measured.rate);
+                sample.total = record.total.map(Work);
+                record.report = serde_json::to_value(message).ok();
+            }
+            FromJob::Saved { done, .. } => record.saved = *done,
+            FromJob::Restored { seconds, .. } => {
+                record.measured.restore = seconds.or(record.measured.restore);
+            }
+            FromJob::Finished => {}
+        }
+        let (unit, total) = (record.submission.unit, record.total);
+        let expected = record.submission.spec.expected_seconds;
+        if let FromJob::Saved { .. } = message {
+            self.keep_course(job);
+        }
+        let sample = in_unit(sample, unit, total, expected);
+        if sample != Sample::default() {
+            self.apply(Event::Report { job, attempt, sample });
+        }
+    }
+
+    pub(super) fn attempt_ended(&mut self, job: JobId, attempt: Attempt, exit: Exit) {
+        if !self.is_current(job, attempt) {
+            // An end that is known already, or of an attempt that is over: the backend may drop it.
+            self.turn.orders.push(Order::Forget(job, attempt));
+            return;
+        }
+        self.learn_costs(job, attempt, &exit);
+        let asked = self.phase(job) == Some(Phase::Saving);
+        let (event, outcome) = self.judge_exit(job, attempt, &exit, asked);
+        let held = self.engine.state().live(job).and_then(|live| live.state.held.clone());
+        let wall = self.wall;
+        if let Some(record) = self.record_mut(job) {
+            if let Some(launch) = &mut record.launch {
+                launch.ended = Some(wall);
+                launch.outcome.clone_from(&outcome);
+                launch.exit = Some(exit);
+            }
+            let launch = record.launch.clone();
+            let gpus = held.as_ref().map_or(0, |held| held.placement.gpus());
+            let price = held.as_ref().map_or(0.0, |held| self.price(held));
+            if let Some(launch) = launch {
+                self.write_attempt(job, &launch, gpus, price);
+            }
+        }
+        let kind = match event {
+            Event::Finished { .. } => "finished",
+            Event::Stopped { .. } => "stopped",
+            _ => "failed",
+        };
+        let sentence = format!("job {} attempt {}: {outcome}", job.0, attempt.0);
+        self.event(kind, Some(job), &sentence, json!({ "attempt": attempt.0 }));
+        self.apply(event);
+        self.turn.orders.push(Order::Forget(job, attempt));
+    }
+
+    /// What an end means, and the sentence for it.
+    fn judge_exit(
+        &mut self,
+        job: JobId,
+        attempt: Attempt,
+        exit: &Exit,
+        asked: bool,
+    ) -> (Event, String) {
+        let Some(record) = self.records.get(&job).map(Arc::clone) else {
+            return (Event::Finished { job, attempt }, String::new());
+        };
+        let saved = exit.saved.unwrap_or(record.saved);
+        if let Some(record) = self.record_mut(job) {
+            record.saved = saved;
+        }
+        let unit = record.submission.unit;
+        let expected = record.submission.spec.expected_seconds;
+        let scale = scale(unit, record.total, expected);
+        let done = Work(saved * scale.unwrap_or(1.0));
+        let progress = self.engine.state().live(job).map(|live| live.state.progress.done);
+        let failed = |cause| Event::Failed { job, attempt, cause, done };
+        let again = record.submission.spec.checkpoint.exit_code;
+        if let Some(error) = &exit.launch_error {
+            return (failed(Cause::Job), format!("could not be started: {error}"));
+        }
+        if exit.lost {
+            return (failed(Cause::Machine), "lost: nothing is left of it".to_owned());
+        }
+        if exit.code == Some(0) && (exit.finished || !(asked || exit.asked_to_stop)) {
+            return (Event::Finished { job, attempt }, "finished".to_owned());
+        }
+        let short = exit.ran_seconds < SHORTEST_TURN_SECONDS;
+        if asked || exit.asked_to_stop || (exit.code == Some(again) && !short) {
+            let gracefully = exit.code == Some(again) || exit.code == Some(0);
+            // Who exits well but told of no checkpoint is believed to have saved what it had done.
+            let told = exit.saved.is_some() || !gracefully;
+            let done = if told { done } else { progress.unwrap_or(done) };
+            let how = if exit.killed { "killed after its grace" } else { "stopped" };
+            return (Event::Stopped { job, attempt, done }, format!("{how}, {}", code_of(exit)));
+        }
+        (failed(Cause::Job), format!("failed, {}", code_of(exit)))
+    }
+
+    /// Measured times become what policies believe about jobs like this one.
+    fn learn_costs(&mut self, job: JobId, attempt: Attempt, exit: &Exit) {
+        let Some(record) = self.record_mut(job) else { return };
+        let measured = &mut record.measured;
+        // A job that had to be killed shows its grace, not what saving takes.
+        let save = exit.save_seconds.filter(|_| !exit.killed);
+        measured.save = save.or(measured.save);
+        measured.start = exit.start_seconds.or(measured.start);
+        measured.restore = exit.restore_seconds.or(measured.restore);
+        let sample = Sample {
+            save: save.map(Span::from_secs_f64),
+            start: exit.start_seconds.map(Span::from_secs_f64),
+            ..Sample::default()
+        };
+        if sample != Sample::default() {
+            self.apply(Event::Report { job, attempt, sample });
+        }
+    }
+
+    /// Something that only the record knows must survive a restart.
+    fn keep_course(&mut self, job: JobId) {
+        let (Some(record), Some(kept)) = (self.records.get(&job), self.engine.kept(job)) else {
+            return;
+        };
+        let state = super::text(&record.course(kept));
+        self.turn.writes.push(trainyard_store::Write::SetState { job: job.0, state, end: None });
+    }
+
+    pub(super) fn is_current(&self, job: JobId, attempt: Attempt) -> bool {
+        self.engine.state().live(job).is_some_and(|live| {
+            live.state.attempt == attempt && live.state.is_placed()
+        })
+    }
+
+    pub(super) fn phase(&self, job: JobId) -> Option<Phase> {
+        self.engine.state().live(job).map(|live| live.state.phase)
+    }
+}
+
+/// A job that counts steps, for whom its user expects seconds, is measured in these seconds.
+fn scale(unit: Unit, total: Option<f64>, expected: Option<f64>) -> Option<f64> {
+    match (unit, total, expected) {
+        (Unit::Steps, _, _) => Some(1.0),
+        (Unit::Seconds, Some(total), Some(expected)) if total > 0.0 => Some(expected / total),
+        (Unit::Seconds, _, _) => None,
+    }
+}
+
+fn in_unit(sample: Sample, unit: Unit, total: Option<f64>, expected: Option<f64>) -> Sample {
+    let scale = scale(unit, total, expected);
+    Sample {
+        done: sample.done.and_then(|done| Some(Work(done.0 * scale?))),
+        rate: sample.rate.and_then(|rate| Some(Rate(rate.0 * scale?))),
+        total: sample.total.filter(|_| unit == Unit::Steps),
+        ..sample
+    }
+}
+
+fn code_of(exit: &Exit) -> String {
+    let memory = if exit.out_of_memory { ", out of memory" } else { "" };
+    match (exit.code, exit.signal) {
+        (_, Some(signal)) => format!("signal {signal}{memory}"),
+        (Some(code), None) => format!("exit code {code}{memory}"),
+        (None, None) => format!("no exit code{memory}"),
+    }
+}
