@@ -147,6 +147,11 @@ impl AttemptDir {
         self.path.join("job/saved")
     }
 
+    /// The script that is run in place of its command; only its user can read it.
+    pub fn script(&self) -> PathBuf {
+        self.path.join("job/script")
+    }
+
     /// How it ended, if that is known.
     pub fn exit(&self) -> io::Result<Option<Exit>> {
         read(&self.file("exit.json"))

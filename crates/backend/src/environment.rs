@@ -170,6 +170,7 @@ mod tests {
             attempt: Attempt(3),
             name: "bert".to_owned(),
             argv: vec!["python3".to_owned()],
+            script: None,
             cwd: "/data".to_owned(),
             env: [("EPOCHS", "3"), ("RANK", "99"), ("SLURM_STEP_ID", "7"), ("TZ", "UTC")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))

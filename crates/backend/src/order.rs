@@ -16,6 +16,9 @@ pub struct LaunchOrder {
     pub name: String,
     /// The command and its arguments.
     pub argv: Vec<String>,
+    /// The text of a script that is run in place of `argv[0]`.
+    #[serde(default)]
+    pub script: Option<String>,
     /// Where it runs.
     pub cwd: String,
     /// Variables its user wants.

@@ -367,11 +367,6 @@ impl Core {
         Arc::make_mut(&mut self.records).get_mut(&job).map(Arc::make_mut)
     }
 
-    /// An engine's moment in microseconds of Unix time.
-    pub(crate) fn wall_of(&self, at: Time) -> i64 {
-        self.wall + at.0 as i64 - self.now.0 as i64
-    }
-
     /// A job is over: it leaves the records, and the store keeps what is left of it.
     fn ended(&mut self, live: &trainyard_framework::Live, end: End) {
         let job = live.spec.id;

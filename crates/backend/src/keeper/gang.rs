@@ -10,6 +10,7 @@ use nix::unistd::geteuid;
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -143,6 +144,16 @@ fn specs(dir: &AttemptDir, order: &LaunchOrder, cgroup: Option<&Cgroup>) -> io::
     if identity.is_none() && uid != order.identity.as_ref().map_or(uid, |who| who.uid) {
         // It runs as another user than it should, and must not be told that user's home.
         order.identity = None;
+    }
+    if let Some(text) = &order.script {
+        let path = dir.script();
+        std::fs::write(&path, text)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o555))?;
+        let path = path.to_string_lossy().into_owned();
+        match order.argv.first_mut() {
+            Some(program) => *program = path,
+            None => order.argv.push(path),
+        }
     }
     let (socket, ack_file) = (dir.socket(), dir.ack_file());
     let spec = |rank| {

@@ -460,6 +460,7 @@ pub fn sample(message: &FromJob) -> Sample {
     match *message {
         FromJob::Progress {
             done,
+            total,
             rate,
             step_seconds,
             sync_seconds,
@@ -479,7 +480,8 @@ pub fn sample(message: &FromJob) -> Sample {
             noise: noise_scale.filter(|noise| noise.is_finite()),
             loss: loss.filter(|loss| loss.is_finite()),
             epoch,
-            wants_gpus: None,
+            total: total.and_then(work),
+            ..Sample::default()
         },
         FromJob::Saved { done, .. } | FromJob::Restored { done, .. } => {
             Sample { done: work(done), ..Sample::default() }

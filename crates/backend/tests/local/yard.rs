@@ -151,6 +151,7 @@ pub fn script(job: u32, text: &str) -> LaunchOrder {
         attempt: Attempt(1),
         name: "script".to_owned(),
         argv: ["/bin/bash", "-c", text].map(str::to_owned).to_vec(),
+        script: None,
         cwd: "/".to_owned(),
         env: BTreeMap::new(),
         identity: None,

@@ -25,8 +25,10 @@ impl Core {
         self.audit(&caller.user, name, &format!("job {}", job.0), allowed.is_ok());
         allowed?;
         if let Act::Cancel { reason } = act {
-            let by = if caller.user == owner { String::new() } else { format!(" by {}", caller.user) };
-            let said = format!("cancelled{by}{}", reason.map_or(String::new(), |why| format!(": {why}")));
+            let by =
+                if caller.user == owner { String::new() } else { format!(" by {}", caller.user) };
+            let said =
+                format!("cancelled{by}{}", reason.map_or(String::new(), |why| format!(": {why}")));
             if let Some(record) = self.record_mut(job) {
                 record.said = Some(said);
             }
@@ -148,7 +150,8 @@ impl Core {
     pub(super) fn rebuild_arrays(&mut self) {
         self.arrays.clear();
         for (job, record) in self.records.iter() {
-            let Some(element) = record.submission.array.filter(|element| element.at_once > 0) else {
+            let Some(element) = record.submission.array.filter(|element| element.at_once > 0)
+            else {
                 continue;
             };
             let array = self.arrays.entry(element.first).or_insert_with(|| ArrayState {

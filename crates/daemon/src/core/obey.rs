@@ -159,10 +159,7 @@ impl Core {
 }
 
 /// Where an allocation is, for people.
-pub(crate) fn holds(
-    cluster: &trainyard_types::Cluster,
-    allocation: &Allocation,
-) -> Vec<Holding> {
+pub(crate) fn holds(cluster: &trainyard_types::Cluster, allocation: &Allocation) -> Vec<Holding> {
     let masks = allocation.placement.masks().iter();
     masks
         .map(|(node, mask)| Holding {

@@ -12,9 +12,7 @@ use trainyard_engine::{Engine, Kept};
 use trainyard_framework::{Beliefs, Usage};
 use trainyard_profile::Speeds;
 use trainyard_store::Loaded;
-use trainyard_types::{
-    Attempt, End, Event, Job, JobId, ModelId, NodeId, Phase, Tenants, Time,
-};
+use trainyard_types::{Attempt, End, Event, Job, JobId, ModelId, NodeId, Phase, Tenants, Time};
 
 /// What a core is made from.
 pub struct Opening {
@@ -34,7 +32,9 @@ pub struct Opening {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A row cannot be read.
-    #[error("the store's row `{row}` cannot be read: {problem}; `trainyard store check` tells more")]
+    #[error(
+        "the store's row `{row}` cannot be read: {problem}; `trainyard store check` tells more"
+    )]
     Row {
         /// Which.
         row: String,
@@ -50,7 +50,9 @@ pub enum StartError {
         job: u32,
     },
     /// A job names a GPU type or model that is not here any more.
-    #[error("job {job} asks for `{name}`, which is not known any more: bring it back or cancel the job first")]
+    #[error(
+        "job {job} asks for `{name}`, which is not known any more: bring it back or cancel the job first"
+    )]
     Unknown {
         /// Which.
         job: u32,
@@ -238,9 +240,10 @@ impl Core {
     /// The backend knows nothing of an attempt: it never got the order, or the machine was started anew.
     fn not_found(&mut self, job: JobId, attempt: Attempt, phase: Phase) {
         let Some(record) = self.records.get(&job).map(Arc::clone) else { return };
-        let same_boot = record.launch.as_ref().is_some_and(|launch| {
-            launch.attempt == attempt && launch.boot == self.options.boot
-        });
+        let same_boot = record
+            .launch
+            .as_ref()
+            .is_some_and(|launch| launch.attempt == attempt && launch.boot == self.options.boot);
         let held = self.engine.state().live(job).and_then(|live| live.state.held.clone());
         if let (Phase::Starting, true, Some(held)) = (phase, same_boot, held) {
             let order = self.launch_order(&record, attempt, &held);

@@ -180,9 +180,10 @@ impl Core {
     }
 
     pub(super) fn is_current(&self, job: JobId, attempt: Attempt) -> bool {
-        self.engine.state().live(job).is_some_and(|live| {
-            live.state.attempt == attempt && live.state.is_placed()
-        })
+        self.engine
+            .state()
+            .live(job)
+            .is_some_and(|live| live.state.attempt == attempt && live.state.is_placed())
     }
 
     pub(super) fn phase(&self, job: JobId) -> Option<Phase> {

@@ -55,7 +55,8 @@ impl Core {
         for (index, spec) in request.jobs.iter().enumerate() {
             self.check(spec, ends, &mut checked).map_err(|mut problem| {
                 if request.jobs.len() > 1 {
-                    problem.detail = format!("job {} of the request: {}", index + 1, problem.detail);
+                    problem.detail =
+                        format!("job {} of the request: {}", index + 1, problem.detail);
                 }
                 problem
             })?;
@@ -64,7 +65,8 @@ impl Core {
             return Err(bad("jobs", "the request names no job: expected at least one"));
         }
         if self.records.len() + checked.len() > OPEN_MAX {
-            let detail = format!("{OPEN_MAX} jobs wait or run already: try again when some are over");
+            let detail =
+                format!("{OPEN_MAX} jobs wait or run already: try again when some are over");
             return Err(Problem::new(Code::TooMany, detail));
         }
         let jobs = self.take_on(caller, checked, identity);
@@ -146,7 +148,8 @@ impl Core {
             state,
             wall: self.wall,
         });
-        let sentence = format!("{} submitted job {} ({})", submission.user, id.0, submission.spec.name);
+        let sentence =
+            format!("{} submitted job {} ({})", submission.user, id.0, submission.spec.name);
         self.event("submitted", Some(id), &sentence, json!({ "gpus": submission.spec.gpus }));
     }
 
@@ -173,7 +176,10 @@ impl Core {
             weight: spec.weight,
             declared,
             worth: worth.into_iter().collect(),
-            after: spec.after.iter().map(|job| JobId(*job)).collect(),
+            // Those that are over have finished, or the submission would have been refused.
+            after: (spec.after.iter().map(|job| JobId(*job)))
+                .filter(|job| self.records.contains_key(job))
+                .collect(),
             not_before: begin.filter(|begin| *begin > now),
             run_max: spec.time_limit_seconds.map(Span::from_secs_f64),
             min_run: Span::from_secs_f64(spec.min_run_seconds),
@@ -195,9 +201,12 @@ impl Core {
         let want = self.want(spec)?;
         let model = match &spec.model {
             None => None,
-            Some(name) => Some(self.options.catalog.lookup(0, "model", name).map_err(|fault| {
-                Problem::field(Code::BadInput, "model", fault.to_string())
-            })?),
+            Some(name) => Some(
+                self.options
+                    .catalog
+                    .lookup(0, "model", name)
+                    .map_err(|fault| Problem::field(Code::BadInput, "model", fault.to_string()))?,
+            ),
         };
         for job in &spec.after {
             self.check_after(*job, ends)?;
@@ -245,7 +254,8 @@ impl Core {
 
     fn want(&self, spec: &JobSpec) -> Result<Want, Problem> {
         let cluster = &self.options.cluster;
-        let (least, most) = (spec.gpus_min.unwrap_or(spec.gpus), spec.gpus_max.unwrap_or(spec.gpus));
+        let (least, most) =
+            (spec.gpus_min.unwrap_or(spec.gpus), spec.gpus_max.unwrap_or(spec.gpus));
         if spec.gpus == 0 || least == 0 || least > spec.gpus || spec.gpus > most {
             let detail = format!(
                 "`gpus` is {}, `gpus_min` {least}, `gpus_max` {most}: expected 1 <= gpus_min <= gpus <= gpus_max",
@@ -257,8 +267,10 @@ impl Core {
         (want.gpus_min, want.gpus_max) = (least, most);
         for name in &spec.gpu_types {
             let kind = cluster.kind(name).ok_or_else(|| {
-                let names: Vec<&str> = cluster.kinds.iter().map(|kind| kind.name.as_str()).collect();
-                let detail = format!("no GPU here is a `{name}`: expected one of {}", names.join(", "));
+                let names: Vec<&str> =
+                    cluster.kinds.iter().map(|kind| kind.name.as_str()).collect();
+                let detail =
+                    format!("no GPU here is a `{name}`: expected one of {}", names.join(", "));
                 bad("gpu_types", &detail)
             })?;
             want.kinds.push(kind);
@@ -337,8 +349,9 @@ fn repeated(print: &str, digest: &str, answer: &str, key: &str) -> Result<Said, 
         let detail = format!("the key `{key}` was used for another submission: choose a new one");
         return Err(Problem::field(Code::Conflict, "key", detail));
     }
-    let answer: Submitted = serde_json::from_str(answer)
-        .map_err(|fault| Problem::new(Code::Internal, format!("a stored answer is damaged: {fault}")))?;
+    let answer: Submitted = serde_json::from_str(answer).map_err(|fault| {
+        Problem::new(Code::Internal, format!("a stored answer is damaged: {fault}"))
+    })?;
     Ok(Said::Submitted(Submitted { repeated: true, ..answer }))
 }
 
@@ -387,7 +400,8 @@ fn check_numbers(spec: &JobSpec) -> Result<(), Problem> {
         let low = if zero { value < 0.0 } else { value <= 0.0 };
         if !value.is_finite() || low || value > most {
             let least = if zero { "0 or more" } else { "more than 0" };
-            let detail = format!("`{field}` cannot be {value}: expected {least} and at most {most:.0}");
+            let detail =
+                format!("`{field}` cannot be {value}: expected {least} and at most {most:.0}");
             return Err(bad(field, &detail));
         }
     }
