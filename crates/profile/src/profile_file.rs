@@ -122,9 +122,13 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
     }
     if let Some(training) = section.section("training")? {
         let training = read_training(&training)?;
-        let known = |kind: &String| model.points.iter().any(|point| point.kind == *kind);
-        if !training.times.kinds().iter().all(known) {
-            let expected = "a `[[model.point]]` on every type that its training has times for";
+        let kinds = training.times.kinds();
+        let has_point = |kind: &String| model.points.iter().any(|point| point.kind == *kind);
+        // A type with points alone would be answered by no training, and one with times alone by no point.
+        if !kinds.iter().all(has_point)
+            || !model.points.iter().all(|point| kinds.contains(&point.kind))
+        {
+            let expected = "a `[[model.point]]` on every type that its training has times for, and on no other";
             return Err(section.wrong("point", expected));
         }
         model.training = Some(Arc::new(training));

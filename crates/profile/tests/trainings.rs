@@ -59,6 +59,9 @@ fn a_fault_inside_a_table_of_a_file_has_the_line_of_the_file() {
     }
     let found = profile_file::read(&text.replace("kind = \"t4\", least", "kind = \"t5\", least"));
     assert!(found.unwrap_err().to_string().contains("`kind` cannot be `t5`"));
+    let more = "[[model.point]]\nkind = \"v100\"\ngpus = 1\nrate = 1.0\n[model.training]";
+    let found = profile_file::read(&text.replace("[model.training]", more));
+    assert!(found.unwrap_err().to_string().contains("and on no other"));
 }
 
 #[test]
