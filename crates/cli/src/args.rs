@@ -4,7 +4,7 @@ mod profile;
 pub mod store;
 pub mod trace;
 
-pub use profile::{ImportArgs, ListArgs, ProfileCommand, ProfileFormat, ShowArgs};
+pub use profile::{CheckArgs, ImportArgs, ListArgs, ProfileCommand, ProfileFormat, ShowArgs};
 
 use crate::failure::{EXIT_CODES, Failure};
 use clap::error::ErrorKind;
@@ -312,6 +312,8 @@ pub enum Preset {
     Tiresias,
     /// Muri (SIGCOMM'22): the same, with a start overhead charged at every event.
     Muri,
+    /// Pollux (OSDI'21): decisions every minute, 30 s for each start, whole seconds, exact sizes.
+    Pollux,
 }
 
 impl Preset {
@@ -321,6 +323,7 @@ impl Preset {
             Preset::Native => Semantics::Native,
             Preset::Tiresias => Semantics::Tiresias,
             Preset::Muri => Semantics::Muri,
+            Preset::Pollux => Semantics::Pollux,
         }
     }
 }

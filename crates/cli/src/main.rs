@@ -29,6 +29,7 @@ mod published;
 mod seeds;
 mod spec;
 mod sweep;
+mod trainings;
 
 use failure::Failure;
 use output::Output;

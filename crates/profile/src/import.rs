@@ -4,6 +4,7 @@
 //! - [`elasticflow`]: steps per second by batch and number of GPUs, as CSV.
 //! - [`muri`]: times of an iteration by model and number of GPUs, as CSV.
 //! - [`chronus`]: relative speeds by number of GPUs and nodes, as JSON.
+//! - [`pollux`]: measured trainings of Pollux and Sia, as folders of CSV.
 //!
 //! A speed of zero means that the job does not fit, and gives no point.
 //! What a reader gives can be written by [`crate::profile_file`] and read back.
@@ -14,7 +15,8 @@ pub mod elasticflow;
 pub mod gavel;
 mod json;
 pub mod muri;
-mod table;
+pub mod pollux;
+pub(crate) mod table;
 
 use crate::{InputError, ModelProfile, Point, zoo};
 

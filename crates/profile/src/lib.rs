@@ -8,6 +8,7 @@
 //!
 //! - [`model`], [`catalog`], [`zoo`]: what is known.
 //! - [`speeds`], with `curve` behind it: what follows from it between and beyond the measured points.
+//! - [`training`]: measured trainings, whose speed follows batch size and epoch.
 //! - [`kinds`]: general facts about types of GPU, for models that were never measured on one.
 //! - [`cost`]: the price of a change.
 //! - [`profile_file`]: users' own profiles as TOML, in and out.
@@ -26,6 +27,7 @@ pub mod kinds;
 pub mod model;
 pub mod profile_file;
 pub mod speeds;
+pub mod training;
 pub mod zoo;
 
 pub use catalog::{Catalog, GENERIC};
@@ -33,3 +35,4 @@ pub use cost::{ChangeCost, CostModel, CostModelError};
 pub use input::{InputError, nearest};
 pub use model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost};
 pub use speeds::{Sharing, Speeds};
+pub use training::{Pace, Training};

@@ -1,5 +1,7 @@
 //! What is known about one training job: its speed, its memory, what moving it costs.
 
+use crate::Training;
+use std::sync::Arc;
 use trainyard_types::Span;
 
 /// The type name of a point that holds on every type of GPU alike.
@@ -30,6 +32,8 @@ pub struct ModelProfile {
     pub resizes_in_place: bool,
     /// Its speed beside others on the same GPU.
     pub pairs: Vec<Pair>,
+    /// A measured training, whose speed follows its batch size and changes by epoch; the points are then its means.
+    pub training: Option<Arc<Training>>,
 }
 
 impl ModelProfile {
@@ -47,6 +51,7 @@ impl ModelProfile {
             start: SizeCost::flat(START_DEFAULT),
             resizes_in_place: false,
             pairs: Vec::new(),
+            training: None,
         }
     }
 

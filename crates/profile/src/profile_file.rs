@@ -21,11 +21,32 @@
 //! time_sliced = 0.6
 //! mps = 0.8
 //! ```
+//!
+//! A measured training is a table `[model.training]`, whose long tables are CSV in three quotes:
+//!
+//! ```toml
+//! [model.training]
+//! batch_first = 32
+//! batch_most = 64
+//! slowdown = 1.0
+//! local = [{ kind = "t4", least = 8, most = 64 }]
+//! epochs = '''
+//! batch,progress,iterations,metric,grad_sqr,grad_var
+//! 32,100,100,0.5,1.0,2.0
+//! '''
+//! times = '''
+//! kind,placement,local_batch,step_s,sync_s
+//! t4,4+4,8,0.5,0.1
+//! t4,16/6,8,0.7,0.2
+//! '''
+//! ```
 
 use crate::document::{Document, Section};
 use crate::model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost};
+use crate::training::{BATCH_MAX, BatchLimits, Epochs, StepTimes, Training};
 use crate::{InputError, kinds};
 use std::fmt::Write;
+use std::sync::Arc;
 use trainyard_types::Span;
 
 /// Reads profiles; every fault names its line and key.
@@ -54,7 +75,7 @@ pub fn write<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> String {
     text
 }
 
-const MODEL_KEYS: [&str; 11] = [
+const MODEL_KEYS: [&str; 12] = [
     "name",
     "source",
     "memory_mib",
@@ -66,6 +87,7 @@ const MODEL_KEYS: [&str; 11] = [
     "resizes_in_place",
     "point",
     "pair",
+    "training",
 ];
 
 fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
@@ -97,6 +119,19 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
     }
     for pair in section.sections("pair")? {
         model.pairs.push(read_pair(&pair)?);
+    }
+    if let Some(training) = section.section("training")? {
+        let training = read_training(&training)?;
+        let kinds = training.times.kinds();
+        let has_point = |kind: &String| model.points.iter().any(|point| point.kind == *kind);
+        // A type with points alone would be answered by no training, and one with times alone by no point.
+        if !kinds.iter().all(has_point)
+            || !model.points.iter().all(|point| kinds.contains(&point.kind))
+        {
+            let expected = "a `[[model.point]]` on every type that its training has times for, and on no other";
+            return Err(section.wrong("point", expected));
+        }
+        model.training = Some(Arc::new(training));
     }
     Ok(model)
 }
@@ -139,6 +174,55 @@ fn read_pair(section: &Section<'_, '_>) -> Result<Pair, InputError> {
         time_sliced: time_sliced.unwrap_or(either),
         mps: mps.unwrap_or(either),
     })
+}
+
+fn read_training(section: &Section<'_, '_>) -> Result<Training, InputError> {
+    section.allow(&[
+        "batch_first",
+        "batch_most",
+        "slowdown",
+        "local",
+        "times",
+        "recorded",
+        "epochs",
+    ])?;
+    let table = |key: &str| {
+        let text = section.text(key)?.unwrap_or("");
+        // The first line break after the quotes is no part of the text.
+        Ok::<_, InputError>((text, section.line_of(key) + 1))
+    };
+    let (text, line) = table("times")?;
+    if text.is_empty() {
+        return Err(section.wrong("times", "times of iterations as CSV in three quotes"));
+    }
+    let mut points = StepTimes::points_of(text, false).map_err(|fault| fault.below(line))?;
+    let (text, line) = table("recorded")?;
+    if !text.is_empty() {
+        points.extend(StepTimes::points_of(text, true).map_err(|fault| fault.below(line))?);
+    }
+    let (text, line) = table("epochs")?;
+    let epochs = Epochs::of_text(text).map_err(|fault| fault.below(line))?;
+    let times = StepTimes::new(points);
+    let batches = 1..=u64::from(BATCH_MAX);
+    let first = section.needed_whole("batch_first", batches.clone())? as u32;
+    let most = section.needed_whole("batch_most", u64::from(first)..=*batches.end())? as u32;
+    let mut limits: Vec<Option<BatchLimits>> = vec![None; times.kinds().len()];
+    for local in section.sections("local")? {
+        local.allow(&["kind", "least", "most"])?;
+        let kind = local.needed_text("kind")?;
+        let Some(at) = times.kinds().iter().position(|known| known == kind) else {
+            return Err(local.unknown("kind", times.kinds().iter().map(String::as_str)));
+        };
+        let local_least = local.needed_whole("least", batches.clone())? as u32;
+        let above = u64::from(local_least)..=*batches.end();
+        let local_most = local.needed_whole("most", above)? as u32;
+        limits[at] = Some(BatchLimits { first, most, local_least, local_most });
+    }
+    let limits: Option<Vec<BatchLimits>> = limits.into_iter().collect();
+    let expected = "`kind`, `least` and `most` for every type that times are given for";
+    let limits = limits.ok_or_else(|| section.wrong("local", expected))?;
+    let slowdown = section.real("slowdown", 1e-3..=1e3)?.unwrap_or(1.0);
+    Ok(Training { times, epochs, limits, slowdown })
 }
 
 fn read_cost(section: &Section<'_, '_>) -> Result<SizeCost, InputError> {
@@ -194,7 +278,31 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
             "[[model.pair]]\npartner = {partner}\ntime_sliced = {time_sliced:?}\nmps = {mps:?}"
         )?;
     }
+    if let Some(training) = &model.training {
+        write_training(text, training)?;
+    }
     writeln!(text)
+}
+
+fn write_training(text: &mut String, training: &Training) -> std::fmt::Result {
+    let Training { times, epochs, limits, slowdown } = training;
+    writeln!(text, "[model.training]")?;
+    if let Some(BatchLimits { first, most, .. }) = limits.first() {
+        writeln!(text, "batch_first = {first}\nbatch_most = {most}")?;
+    }
+    writeln!(text, "slowdown = {slowdown:?}")?;
+    let local = times.kinds().iter().zip(limits).map(|(kind, limits)| {
+        let BatchLimits { local_least, local_most, .. } = limits;
+        format!("{{ kind = \"{kind}\", least = {local_least}, most = {local_most} }}")
+    });
+    writeln!(text, "local = [{}]", local.collect::<Vec<_>>().join(", "))?;
+    writeln!(text, "epochs = '''\n{}'''", epochs.to_text())?;
+    writeln!(text, "times = '''\n{}'''", times.to_text(false))?;
+    let recorded = times.to_text(true);
+    if !recorded.is_empty() {
+        writeln!(text, "recorded = '''\n{recorded}'''")?;
+    }
+    Ok(())
 }
 
 fn cost_text(cost: &SizeCost) -> String {

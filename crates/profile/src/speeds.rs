@@ -1,13 +1,16 @@
 //! Speeds and costs bound to one cluster: what every placement of a run is asked for.
 //!
 //! Type names become ids once, in [`Speeds::new`]; after that a question is an index into a dense table.
-//! What is deliberately not looked at: host CPUs and memory, batch size and split of the model.
+//! A model with a measured training answers from that: by batch size, and by what is done ([`Speeds::pace`]).
+//! What is deliberately not looked at: host CPUs and memory, split of the model; the batch size of other models.
 
 use crate::cost::{ChangeCost, CostModel};
-use crate::curve::{Cell, Curve, power_of};
+use crate::curve::{Cell, Curve, power_of, source_kind};
 use crate::model::SizeCost;
-use crate::{Catalog, ModelProfile};
-use trainyard_types::{Cluster, Config, ModelId, Rate, Span, Tier};
+use crate::training::Site;
+use crate::{Catalog, ModelProfile, Pace, Training};
+use std::sync::Arc;
+use trainyard_types::{Cluster, Config, ModelId, Rate, Span, Tier, Work};
 
 /// Sizes up to this are tabulated; beyond it the last slope goes on.
 const TABLE_MAX: u32 = 512;
@@ -41,6 +44,8 @@ pub struct Speeds {
     /// By model, then by type; `None` where a model has no point.
     bound: Vec<Option<Bound>>,
     moves: Vec<Moves>,
+    /// By model; `None` for one without a measured training.
+    trained: Vec<Option<Trained>>,
     /// How many halvings of bandwidth lie between a rack and the core.
     core_halvings: f64,
     sharing: Sharing,
@@ -54,6 +59,14 @@ struct Bound {
     tail: f64,
     /// GPUs, nodes, rate of measured points that are not the packed ones.
     spread_points: Vec<(u32, u32, f64)>,
+}
+
+/// A measured training on the types of a cluster.
+#[derive(Clone, Debug)]
+struct Trained {
+    training: Arc<Training>,
+    /// By type of the cluster: the measured type that stands for it, and the factor of its times.
+    sources: Vec<(usize, f64)>,
 }
 
 /// What does not depend on the type.
@@ -89,6 +102,7 @@ impl Speeds {
                 })
                 .collect(),
             moves: catalog.iter().map(|(_, model)| Moves::new(model, catalog)).collect(),
+            trained: catalog.iter().map(|(_, model)| Trained::new(model, cluster)).collect(),
             core_halvings: libm::log2(ratio).max(0.0),
             sharing: Sharing::default(),
             costs: CostModel::default(),
@@ -109,12 +123,19 @@ impl Speeds {
 
     /// Steps per second; `None` without a GPU, or for a model that has no speed.
     ///
+    /// Of a measured training it is the mean over all its epochs, at the batch of the config or at the best one.
     /// A job on several types goes at the pace of the slowest, as if all its GPUs were of that type.
     /// Racks apart, it loses its `spread` once for each halving of bandwidth from rack to core.
     /// A share caps its speed; partners slow it by the product of the measured pairs; the lower of both holds.
     pub fn rate(&self, model: ModelId, config: &Config) -> Option<Rate> {
         if config.gpus == 0 {
             return None;
+        }
+        if let Some(trained) = self.trained(model) {
+            let rate = trained.slowest(config, |training, site| {
+                Some(Pace { rate: training.mean_rate(site, config.batch)?, until: None })
+            })?;
+            return Some(Rate(rate.rate.0 * self.kept(model, config)?));
         }
         let moves = self.moves.get(model.index())?;
         let mut slowest = f64::INFINITY;
@@ -125,10 +146,37 @@ impl Speeds {
         if slowest == f64::INFINITY {
             return None;
         }
+        Some(Rate(slowest * self.kept(model, config)?))
+    }
+
+    /// Steps per second once so much is done, and where that changes; at the same rate throughout for a model
+    /// without a measured training.
+    pub fn pace(&self, model: ModelId, config: &Config, done: Work) -> Option<Pace> {
+        let Some(trained) = self.trained(model).filter(|_| config.gpus > 0) else {
+            return self.rate(model, config).map(|rate| Pace { rate, until: None });
+        };
+        let pace =
+            trained.slowest(config, |training, site| training.pace(site, config.batch, done))?;
+        Some(Pace { rate: Rate(pace.rate.0 * self.kept(model, config)?), ..pace })
+    }
+
+    /// Whether the speed of a model depends on its batch size.
+    pub fn follows_batch(&self, model: ModelId) -> bool {
+        self.trained(model).is_some()
+    }
+
+    fn trained(&self, model: ModelId) -> Option<&Trained> {
+        self.trained.get(model.index()).and_then(Option::as_ref)
+    }
+
+    /// The part of its speed a job keeps across racks, by its share and beside its partners.
+    fn kept(&self, model: ModelId, config: &Config) -> Option<f64> {
+        let moves = self.moves.get(model.index())?;
+        let mut kept = 1.0;
         if config.tier == Tier::Core && self.core_halvings > 0.0 {
-            slowest *= libm::pow(moves.spread, self.core_halvings);
+            kept *= libm::pow(moves.spread, self.core_halvings);
         }
-        Some(Rate(slowest * self.part(moves, config)))
+        Some(kept * self.part(moves, config))
     }
 
     /// What it costs to change what a job holds; `None` stands for nothing.
@@ -187,6 +235,36 @@ impl Speeds {
             0 | 1000.. => beside,
             share => beside.min(f64::from(share) / 1000.0),
         }
+    }
+}
+
+impl Trained {
+    fn new(model: &ModelProfile, cluster: &Cluster) -> Option<Trained> {
+        let training = model.training.as_ref()?;
+        let mut sources = Vec::with_capacity(cluster.kinds.len());
+        for kind in &cluster.kinds {
+            let (source, speed) = source_kind(model, &kind.name)?;
+            let index = training.times.kinds().iter().position(|known| known == source)?;
+            sources.push((index, 1.0 / speed));
+        }
+        Some(Trained { training: Arc::clone(training), sources })
+    }
+
+    /// The slowest pace over all types of a config.
+    fn slowest(
+        &self,
+        config: &Config,
+        pace: impl Fn(&Training, Site<'_>) -> Option<Pace>,
+    ) -> Option<Pace> {
+        let mut slowest: Option<Pace> = None;
+        for (kind, _) in &config.kinds {
+            let (kind, factor) = *self.sources.get(kind.index())?;
+            let here = pace(&self.training, Site { kind, factor, shape: &config.shape })?;
+            if slowest.is_none_or(|other| here.rate.0 < other.rate.0) {
+                slowest = Some(here);
+            }
+        }
+        slowest
     }
 }
 

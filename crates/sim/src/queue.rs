@@ -11,6 +11,8 @@ pub(crate) enum Future {
     Finish { job: JobId, promise: u32 },
     /// The promised failure of a job, likewise.
     Fail { job: JobId, promise: u32 },
+    /// A job comes to the end of an epoch, after which its rate may be another; void likewise.
+    Epoch { job: JobId, promise: u32 },
     /// A stop is complete.
     Stopped { job: JobId, attempt: Attempt },
     /// A start is complete.

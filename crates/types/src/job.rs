@@ -120,6 +120,8 @@ pub struct Want {
     pub nodes_max: u16,
     /// The pool it must run in.
     pub pool: Option<PoolId>,
+    /// Batch size over all GPUs that it trains with; nothing leaves the choice to whoever places it.
+    pub batch: Option<u32>,
 }
 
 impl Want {
@@ -136,6 +138,7 @@ impl Want {
             memory_mib_per_gpu: 0,
             nodes_max: 0,
             pool: None,
+            batch: None,
         }
     }
 

@@ -88,6 +88,7 @@ impl Reference {
         let per_node = self.kinds.get(kind.index()).map_or(1, |kind| kind.1);
         let mut config = Config::packed(kind, want.gpus, per_node);
         config.permille = want.permille;
+        config.batch = want.batch;
         let share = f64::from(want.permille) / 1000.0;
         self.speeds.rate(model, &config).map_or(share, |rate| rate.0)
     }

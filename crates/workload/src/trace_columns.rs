@@ -28,6 +28,7 @@ columns! {
     Memory "memory_mib_per_gpu",
     NodesMax "nodes_max",
     Pool "pool",
+    Batch "batch",
     Priority "priority",
     Weight "weight",
     Class "class",

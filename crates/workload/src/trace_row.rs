@@ -170,6 +170,7 @@ impl<'a> RowReader<'a> {
         want.cpus_per_gpu = row.whole(Column::Cpus, u16s.clone())?.unwrap_or(0) as u16;
         want.memory_mib_per_gpu = row.whole(Column::Memory, u32s)?.unwrap_or(0) as u32;
         want.nodes_max = row.whole(Column::NodesMax, u16s)?.unwrap_or(0) as u16;
+        want.batch = row.count(Column::Batch, 1)?;
         if let Some(name) = row.get(Column::Pool) {
             if let Some(found) = &mut self.found
                 && !found.pools.iter().any(|pool| pool == name)

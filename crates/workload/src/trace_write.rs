@@ -78,6 +78,7 @@ impl Writer<'_> {
             Column::Memory => unless(want.memory_mib_per_gpu, 0),
             Column::NodesMax => unless(want.nodes_max, 0),
             Column::Pool => want.pool.map(|pool| self.cluster.pools[pool.index()].clone()),
+            Column::Batch => want.batch.map(|batch| batch.to_string()),
             Column::Priority => unless(job.priority, 0),
             Column::Weight => unless(job.weight, 1.0),
             Column::Class => class_text(job.class),

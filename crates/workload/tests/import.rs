@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use std::io::Read;
 use std::path::PathBuf;
+use trainyard_profile::import::pollux;
 use trainyard_types::{Cluster, Span, Time};
 use trainyard_workload::import::{
     FORMATS, Format, ImportContext, Imported, PIECE_MAX, detect, import, import_any,
@@ -31,6 +32,29 @@ fn summary(imported: &Imported) -> String {
             &format!("\n{label} {seconds} {}x{} {}", job.want.gpus, job.want.permille, one.work.0);
     }
     text
+}
+
+#[test]
+fn a_workload_of_pollux_follows_the_measured_trainings_there_are() {
+    let text = "name,time,application,num_replicas,batch_size\n\
+                a,5,cifar10,2,24\nb,6,cifar10,1,99\nc,7,cifar10,1,\nd,8,ncf,1,32768\n";
+    let mut context = ImportContext::new("t", None);
+    let placements = "placement,local_bsz,step_time,sync_time\n1,8,0.1,0.0\n";
+    let epochs = "progress,iteration,metric,grad_sqr,grad_var\n100,100,0.5,1,1\n250,250,0.6,1,2\n";
+    let points = pollux::placements(placements, "t4").expect("times");
+    let epochs = pollux::validation(epochs).expect("epochs");
+    let epochs = vec![(16, epochs.clone()), (32, epochs)];
+    let model = pollux::profile(pollux::Authors::Pollux, "cifar10", points, epochs);
+    context.catalog.add(model.expect("a training"));
+    let imported = import_any(text.as_bytes(), context).expect("a trace");
+    let batches: Vec<Option<u32>> =
+        imported.workload.jobs.iter().map(|one| one.job.want.batch).collect();
+    assert_eq!(batches, [Some(24), None, None]);
+    assert_eq!(
+        summary(&imported),
+        "pollux 4 3; 1 its batch size is outside of what was measured @3\n\
+         a 5 2x1000 250\nc 7 1x1000 250\nd 8 1x1000 1549"
+    );
 }
 
 const PHILLY: &str = r#"[

@@ -138,12 +138,13 @@ prop_compose! {
         permille in prop_oneof![Just(1000u16), 1..1000u16],
         (memory, cpus, host, nodes_max) in (0..9u32, 0..9u16, 0..9u32, 0..3u16),
         pool in prop::option::of(Just(PoolId(0))),
+        batch in prop::option::of(1..5000u32),
     ) -> Want {
         Want {
             gpus_min: gpus.saturating_sub(less).max(1),
             gpus_max: gpus + more,
             kinds: kinds.into_iter().map(GpuType).collect(),
-            permille, gpu_memory_mib: memory, cpus_per_gpu: cpus, memory_mib_per_gpu: host, nodes_max, pool,
+            permille, gpu_memory_mib: memory, cpus_per_gpu: cpus, memory_mib_per_gpu: host, nodes_max, pool, batch,
             ..Want::gpus(gpus)
         }
     }

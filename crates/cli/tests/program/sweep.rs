@@ -161,7 +161,9 @@ fn published_results_are_listed_and_met() {
         return;
     }
     let data = shared.display().to_string();
-    for name in ["tiresias-60", "tiresias-contended", "tiresias-muri-trace1"] {
+    let pollux = ["pollux-tiresias", "pollux-tiresias-interpolated"];
+    let exact = ["tiresias-60", "tiresias-contended", "tiresias-muri-trace1"];
+    for name in exact.into_iter().chain(pollux) {
         let run = place.run(&["reproduce", name, "--data", &data]);
         assert_eq!(run.code, 0, "{name}: {}\n{}", run.err, run.out);
         assert!(run.out.contains("ours, native") && !run.out.contains("OUTSIDE"), "{}", run.out);
