@@ -137,6 +137,9 @@ impl Engine {
         if let Some(rate) = sample.rate {
             *progress = Progress { done: progress.done_at(at), at, rate };
         }
+        if sample.batch.is_some() {
+            live.state.batch = sample.batch;
+        }
         let spec = Arc::clone(&live.spec);
         state.changed.push(job);
         self.beliefs.observe(&spec, sample);

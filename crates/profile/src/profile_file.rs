@@ -20,7 +20,23 @@
 //! partner = "our-bert"
 //! time_sliced = 0.6
 //! mps = 0.8
+//! [[model.host]]            # speed by host CPUs and memory for each GPU, relative to the usual share
+//! gpus = 1
+//! cpus_per_gpu = [1.0, 3.0]
+//! memory_mib_per_gpu = [64000]
+//! usual = { cpus = 3.0, memory_mib = 64000 }
+//! parts = [[0.3], [1.0]]
+//! [[model.stage]]           # how long one iteration keeps each resource busy
+//! gpus = 8
+//! cpu = "80ms"
+//! gpu = "150ms"
+//! network = "40ms"
 //! ```
+//!
+//! `batches = { own = 32, epoch_samples = 50000, others = [{ batch = 64, model = "our-gpt-64" }] }` names the models
+//! that are the same training at other batch sizes.
+
+mod axes;
 
 use crate::document::{Document, Section};
 use crate::model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost};
@@ -54,7 +70,7 @@ pub fn write<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> String {
     text
 }
 
-const MODEL_KEYS: [&str; 11] = [
+const MODEL_KEYS: [&str; 14] = [
     "name",
     "source",
     "memory_mib",
@@ -66,6 +82,9 @@ const MODEL_KEYS: [&str; 11] = [
     "resizes_in_place",
     "point",
     "pair",
+    "host",
+    "stage",
+    "batches",
 ];
 
 fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
@@ -97,6 +116,19 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
     }
     for pair in section.sections("pair")? {
         model.pairs.push(read_pair(&pair)?);
+    }
+    for table in section.sections("host")? {
+        let read = axes::read_host(&table)?;
+        axes::in_order(&table, model.host.last().map(|last| last.gpus), read.gpus)?;
+        model.host.push(read);
+    }
+    for stage in section.sections("stage")? {
+        let read = axes::read_stage(&stage)?;
+        axes::in_order(&stage, model.stages.last().map(|last| last.gpus), read.gpus)?;
+        model.stages.push(read);
+    }
+    if let Some(batches) = section.section("batches")? {
+        model.batches = Some(axes::read_batches(&batches)?);
     }
     Ok(model)
 }
@@ -178,6 +210,9 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
     }
     writeln!(text, "resizes_in_place = {}", model.resizes_in_place)?;
     writeln!(text, "save = {}\nstart = {}", cost_text(&model.save), cost_text(&model.start))?;
+    if let Some(batches) = &model.batches {
+        axes::write_batches(text, batches)?;
+    }
     for point in &model.points {
         let Point { kind, gpus, nodes, rate } = point;
         let kind = quoted(kind);
@@ -193,6 +228,12 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
             text,
             "[[model.pair]]\npartner = {partner}\ntime_sliced = {time_sliced:?}\nmps = {mps:?}"
         )?;
+    }
+    for table in &model.host {
+        axes::write_host(text, table)?;
+    }
+    for stage in &model.stages {
+        axes::write_stage(text, stage)?;
     }
     writeln!(text)
 }

@@ -27,6 +27,8 @@ struct Placed {
     saved: Work,
     saved_at: Time,
     promise: u32,
+    /// Where its batch size changes next, when that was promised.
+    turns_at: Work,
     shares: bool,
 }
 
@@ -84,7 +86,9 @@ impl<'a> World<'a> {
     pub(crate) fn next_time(&mut self) -> Option<Time> {
         let placed = &self.placed;
         self.queue.drop_while(|future| match future {
-            Future::Finish { job, promise } | Future::Fail { job, promise } => {
+            Future::Finish { job, promise }
+            | Future::Fail { job, promise }
+            | Future::Turn { job, promise } => {
                 placed.get(job).is_none_or(|placed| placed.promise != *promise)
             }
             Future::Started { job, attempt } => {
@@ -121,6 +125,7 @@ impl<'a> World<'a> {
                 let (attempt, cause) = (placed.attempt, Cause::Job);
                 self.depart(at, &placed, Event::Failed { job, attempt, cause, done })
             }
+            Future::Turn { job, promise } if self.is_promised(job, promise) => self.turn(at, job),
             Future::Started { job, attempt } if self.is_attempt(job, attempt, Stage::Starting) => {
                 self.begin(at, job)
             }
@@ -187,6 +192,7 @@ impl<'a> World<'a> {
             saved: done,
             saved_at: at,
             promise: 0,
+            turns_at: Work::ZERO,
             shares,
         };
         self.placed.insert(job, placed);
@@ -215,6 +221,18 @@ impl<'a> World<'a> {
         } else {
             self.retime(at, job, &mut events);
         }
+        events
+    }
+
+    /// A job has done the part of its work after which its batch size is another.
+    fn turn(&mut self, at: Time, job: JobId) -> SmallVec<[Event; 2]> {
+        self.catch_up(at, job);
+        let placed = self.placed.get_mut(&job).expect("only placed jobs turn");
+        // Time is whole microseconds, so that a job may stand a hair before where its promise put it.
+        placed.done = Work(placed.done.0.max(placed.turns_at.0));
+        placed.promise = 0;
+        let mut events = SmallVec::new();
+        self.retime(at, job, &mut events);
         events
     }
 
@@ -323,13 +341,22 @@ impl<'a> World<'a> {
     fn retime(&mut self, at: Time, job: JobId, events: &mut SmallVec<[Event; 2]>) {
         self.catch_up(at, job);
         let placed = self.placed.get_mut(&job).expect("only placed jobs are timed");
+        let truth = &self.workload.jobs[job.index()];
+        // A batch that a tuner chose stands above the job's own.
+        if placed.allocation.knobs.batch.is_none()
+            && let Some(phase) = truth.phase(placed.done)
+        {
+            placed.config.batch = Some(truth.batches[phase].batch);
+        }
         // A model nobody measured on such GPUs still makes some progress, or the run would never end.
         let rate = self.speeds.rate(placed.model, &placed.config).unwrap_or(Rate(1e-3));
         if rate == placed.rate && placed.promise != 0 {
             return;
         }
         placed.rate = rate;
-        let sample = Sample { done: Some(placed.done), rate: Some(rate), ..Sample::default() };
+        let batch = placed.config.batch;
+        let sample =
+            Sample { done: Some(placed.done), rate: Some(rate), batch, ..Sample::default() };
         events.push(Event::Report { job, attempt: placed.attempt, sample });
         self.promise(at, job);
     }
@@ -362,15 +389,19 @@ impl<'a> World<'a> {
         self.promises += 1;
         placed.promise = self.promises;
         let promise = self.promises;
-        match truth.fails_at {
-            Some(failure) if failure.0 < truth.work.0 => {
-                let left = placed.rate.time_for(failure - placed.done);
-                self.queue.push(at + left, Future::Fail { job, promise });
+        let (ends_at, end) = match truth.fails_at {
+            Some(failure) if failure.0 < truth.work.0 => (failure, Future::Fail { job, promise }),
+            _ => (truth.work, Future::Finish { job, promise }),
+        };
+        let next = truth.phase(placed.done).map_or(0, |phase| phase + 1);
+        let turn = truth.batches.get(next).map(|phase| phase.begins(truth.work));
+        match turn.filter(|turn| turn.0 < ends_at.0) {
+            Some(turn) => {
+                placed.turns_at = turn;
+                let left = placed.rate.time_for(turn - placed.done);
+                self.queue.push(at + left, Future::Turn { job, promise });
             }
-            _ => {
-                let left = placed.rate.time_for(truth.work - placed.done);
-                self.queue.push(at + left, Future::Finish { job, promise });
-            }
+            None => self.queue.push(at + placed.rate.time_for(ends_at - placed.done), end),
         }
     }
 

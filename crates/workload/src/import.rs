@@ -28,6 +28,7 @@ mod pollux;
 mod report;
 mod sacct;
 mod sacct_json;
+mod shockwave;
 mod sink;
 mod sniff;
 mod swf;

@@ -44,4 +44,4 @@ pub use intake::ReadError;
 pub use scenario::Scenario;
 pub use spec::{Arrival, DurationLaw, SizeLaw, Spec};
 pub use trace::TraceContext;
-pub use workload::{TraceJob, Workload};
+pub use workload::{BatchPhase, TraceJob, Workload};

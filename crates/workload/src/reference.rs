@@ -1,7 +1,8 @@
 //! Between durations and work: how fast a job runs as its user asked for it.
 
+use crate::{BatchPhase, TraceJob};
 use trainyard_profile::{Catalog, Speeds};
-use trainyard_types::{Cluster, Config, GpuType, Job, ModelId, Want, Work};
+use trainyard_types::{Cluster, Config, GpuType, HostShare, Job, ModelId, Want, Work};
 
 /// Speeds at the wanted size on the reference type.
 ///
@@ -59,9 +60,32 @@ impl Reference {
         Work(seconds * self.rate(model, want))
     }
 
-    /// How long so much work takes.
-    pub fn seconds_for(&self, job: &Job, work: Work) -> f64 {
-        work.0 / self.rate(job.model, &job.want)
+    /// How long the first so much of a job's work takes, with the batches it has on its way.
+    pub fn seconds_for(&self, one: &TraceJob, work: Work) -> f64 {
+        let (model, want) = (one.job.model, &one.job.want);
+        let Some(first) = one.batches.first() else { return work.0 / self.rate(model, want) };
+        let before = first.begins(one.work).0.min(work.0) / self.rate(model, want);
+        let phases = one.batches.iter().enumerate().map(|(index, phase)| {
+            let end = one.batches.get(index + 1).map_or(work.0, |next| next.begins(one.work).0);
+            let part = (end.min(work.0) - phase.begins(one.work).0).max(0.0);
+            part / self.rate_at(model, want, (self.kind(want), Some(phase.batch)))
+        });
+        before + phases.sum::<f64>()
+    }
+
+    /// The work of a job that takes so long with the batches it has on its way.
+    pub fn work_with(&self, job: &Job, batches: &[BatchPhase], seconds: f64) -> Work {
+        if batches.is_empty() {
+            return self.work_in(job.model, &job.want, seconds);
+        }
+        // Every part of the work takes time in proportion to the whole, so one unit tells.
+        let unit = TraceJob { batches: batches.into(), ..TraceJob::new(job.clone(), Work(1.0)) };
+        Work(seconds / self.seconds_for(&unit, unit.work))
+    }
+
+    /// Whether another batch changes the speed of a model.
+    pub fn knows_batches(&self, model: ModelId) -> bool {
+        self.speeds.knows_batches(model)
     }
 
     /// GPU-seconds on the reference type over the size of the cluster in GPUs of that type.
@@ -85,9 +109,18 @@ impl Reference {
     }
 
     fn rate_on(&self, model: ModelId, want: &Want, kind: GpuType) -> f64 {
+        self.rate_at(model, want, (kind, None))
+    }
+
+    fn rate_at(&self, model: ModelId, want: &Want, (kind, batch): (GpuType, Option<u32>)) -> f64 {
         let per_node = self.kinds.get(kind.index()).map_or(1, |kind| kind.1);
         let mut config = Config::packed(kind, want.gpus, per_node);
         config.permille = want.permille;
+        config.batch = batch;
+        config.host = HostShare {
+            cpus: u32::from(want.cpus_per_gpu) * want.gpus,
+            memory_mib: u64::from(want.memory_mib_per_gpu) * u64::from(want.gpus),
+        };
         let share = f64::from(want.permille) / 1000.0;
         self.speeds.rate(model, &config).map_or(share, |rate| rate.0)
     }

@@ -22,6 +22,8 @@
 //! | `run_max_s`, `min_run_s` | time limit, undisturbed time |
 //! | `preemptible`, `retries_max`, `group` | whether it may be stopped, tries, the search it belongs to |
 //! | `declared_steps`, `fails_at_steps` | what its user says; where it fails by its own fault |
+//! | `batch_mode` | the rule by which it changes its batch, as its user declares it: `static`, `accordion` or `gns` |
+//! | `batches` | `0.35:256\|0.8:32`: parts of the work done, and the true batch from there on |
 //!
 //! The reference type is the first of `kinds`, or else the first type of the cluster with enough memory.
 //! For the generic model work is the duration itself.

@@ -1,5 +1,6 @@
 //! `trainyard profile`: the models there are, and published tables of others.
 
+mod axes;
 mod show;
 
 pub use show::show;
@@ -11,7 +12,7 @@ use crate::given::load_catalog;
 use crate::output::Output;
 use serde_json::{Value, json};
 use std::path::Path;
-use trainyard_profile::import::{chronus, elasticflow, gavel, muri};
+use trainyard_profile::import::{chronus, elasticflow, gavel, muri, synergy};
 use trainyard_profile::{InputError, ModelProfile, profile_file};
 use trainyard_report::SCHEMA_VERSION;
 use trainyard_report::table::listing;
@@ -28,6 +29,7 @@ pub fn import(args: &ImportArgs, output: &Output) -> Result<(), Failure> {
         }
         ProfileFormat::Muri => muri::read(&text),
         ProfileFormat::Chronus => chronus::read(&text),
+        ProfileFormat::Synergy => synergy::read(&text),
     };
     let models = models.map_err(|fault| Failure::input(args.file.display(), fault))?;
     let toml = profile_file::write(&models);

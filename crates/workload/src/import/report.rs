@@ -234,7 +234,7 @@ fn loads(workload: &Workload, cluster: &Cluster) -> Vec<TypeLoad> {
         {
             let gpus = f64::from(want.gpus) * f64::from(want.permille) / 1000.0;
             *jobs += 1;
-            *seconds += gpus * reference.seconds_for(&one.job, one.work);
+            *seconds += gpus * reference.seconds_for(one, one.work);
         }
     }
     let gpus_of = |index: usize| -> u32 {

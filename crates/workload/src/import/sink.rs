@@ -4,7 +4,7 @@ use super::report::{Count, ImportReport};
 use super::{ImportContext, Imported, moment};
 use crate::cluster::{default_kind, kind_name};
 use crate::intake::Intake;
-use crate::{ReadError, TraceJob, Workload};
+use crate::{BatchPhase, ReadError, TraceJob, Workload};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -44,6 +44,8 @@ pub(crate) struct Draft<'a> {
     pub job: Job,
     /// Its work.
     pub work: Work,
+    /// Its batches on the way.
+    pub batches: Box<[BatchPhase]>,
 }
 
 impl<'a> Draft<'a> {
@@ -60,7 +62,7 @@ impl<'a> Draft<'a> {
             want: Want::gpus(gpus),
             ..Job::simple(JobId(0), Time::from_secs_f64(submitted), gpus)
         };
-        let draft = Draft { id: id.into(), job, work: Work(seconds) };
+        let draft = Draft { id: id.into(), job, work: Work(seconds), batches: Box::default() };
         if seconds < 0.0 {
             return Err(Skip::because("it ends before it starts"));
         }
@@ -117,7 +119,8 @@ impl Sink {
             Ok(mut draft) => {
                 // Work of the generic model is what a whole GPU does in a second.
                 draft.work.0 *= f64::from(draft.job.want.permille) / 1000.0;
-                let job = TraceJob { job: Arc::new(draft.job), work: draft.work, fails_at: None };
+                let job =
+                    TraceJob { batches: draft.batches, ..TraceJob::new(draft.job, draft.work) };
                 // `|` separates names in lists of our own format.
                 let id = match draft.id.contains('|') {
                     true => Cow::Owned(draft.id.replace('|', "/")),

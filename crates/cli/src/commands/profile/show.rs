@@ -1,6 +1,6 @@
 //! `trainyard profile show`: one model, drawn.
 
-use super::{kinds, memory};
+use super::{axes, kinds, memory};
 use crate::args::ShowArgs;
 use crate::failure::Failure;
 use crate::given::load_catalog;
@@ -36,6 +36,7 @@ pub fn show(args: &ShowArgs, output: &Output) -> Result<(), Failure> {
     let heading = ["type", "GPUs", "nodes", "steps/s", "of linear", "how"];
     let rows: Vec<Vec<String>> = kinds(model).iter().flat_map(|kind| rows(model, kind)).collect();
     output.print(&format!("\n{}", listing(&heading, &rows, output.ink, output.width)))?;
+    axes::show(model, output)?;
     pairs(model, output)
 }
 
@@ -68,6 +69,9 @@ pub fn json(model: &ModelProfile) -> Value {
         "start": cost_json(&model.start),
         "points": points,
         "pairs": pairs,
+        "host": model.host.iter().map(axes::host_json).collect::<Vec<Value>>(),
+        "stages": model.stages.iter().map(axes::stage_json).collect::<Vec<Value>>(),
+        "batches": model.batches.as_ref().map(axes::batches_json),
     })
 }
 
