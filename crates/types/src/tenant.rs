@@ -80,10 +80,13 @@ impl Tenants {
 
     /// The tenant of that name, added at the top if it is new.
     pub fn intern(&mut self, name: &str) -> TenantId {
-        self.find(name).unwrap_or_else(|| {
-            self.0.push(Tenant::named(name));
-            TenantId((self.0.len() - 1) as u32)
-        })
+        self.find(name).unwrap_or_else(|| self.add(name))
+    }
+
+    /// A new tenant at the top; that no other has its name is the caller's to know.
+    pub fn add(&mut self, name: &str) -> TenantId {
+        self.0.push(Tenant::named(name));
+        TenantId((self.0.len() - 1) as u32)
     }
 
     /// The tenant, its parent, and so on to the top.

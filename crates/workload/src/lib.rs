@@ -30,6 +30,7 @@ pub mod scenario;
 mod scenario_job;
 pub mod spec;
 pub mod switches;
+mod tenant_ids;
 pub mod tiresias;
 pub mod trace;
 mod trace_columns;

@@ -90,11 +90,29 @@ impl Reference {
 
     /// GPU-seconds on the reference type over the size of the cluster in GPUs of that type.
     pub fn demand(&self, job: &Job, seconds: f64) -> f64 {
+        self.demand_of(job, seconds, |_| true)
+    }
+
+    /// The same over the types that a job accepts and that have enough memory: how long each of them is busy, when
+    /// all are busy equally long with it.
+    pub fn demand_of_accepted(&self, job: &Job, seconds: f64) -> f64 {
+        self.demand_of(job, seconds, |kind| self.takes(&job.want, kind))
+    }
+
+    /// Whether a job accepts a type that has enough memory.
+    pub fn takes(&self, want: &Want, kind: GpuType) -> bool {
+        let memory = self.kinds[kind.index()].0;
+        want.accepts(kind) && (memory == 0 || memory >= want.gpu_memory_mib)
+    }
+
+    fn demand_of(&self, job: &Job, seconds: f64, counts: impl Fn(GpuType) -> bool) -> f64 {
         let here = self.rate(job.model, &job.want);
-        let whole: f64 = (0..self.kinds.len())
-            .map(|index| {
-                let there = self.rate_on(job.model, &job.want, GpuType(index as u8));
-                f64::from(self.kinds[index].2) * there / here
+        let kinds = (0..self.kinds.len()).map(|index| GpuType(index as u8));
+        let whole: f64 = kinds
+            .filter(|kind| counts(*kind))
+            .map(|kind| {
+                let there = self.rate_on(job.model, &job.want, kind);
+                f64::from(self.kinds[kind.index()].2) * there / here
             })
             .sum();
         let gpus = f64::from(job.want.gpus) * f64::from(job.want.permille) / 1000.0;

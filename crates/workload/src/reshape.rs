@@ -4,6 +4,7 @@
 //! no longer there follows the others only.
 
 use crate::reference::Reference;
+use crate::tenant_ids::TenantIds;
 use crate::{TraceJob, Workload};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -56,17 +57,17 @@ pub fn scale_load(workload: &Workload, factor: f64) -> Workload {
 /// Without names: jobs and tenants get pseudonyms made from `key`, models become the generic one with the same
 /// duration. The same name and key give the same pseudonym in every trace; without the key it cannot be undone.
 pub fn anonymise(workload: &Workload, cluster: &Cluster, key: &str) -> Workload {
-    let known = Catalog::default();
-    let (mut workload, _) = with_models_of(workload.clone(), cluster, &known);
+    let (mut workload, _) = with_models_of(workload.clone(), cluster, &Catalog::default());
     let labels: Vec<String> = workload.jobs.iter().map(|one| workload.label(one.job.id)).collect();
     workload.labels = labels.iter().map(|name| pseudonym(key, "job", name)).collect();
     let mut tenants = trainyard_types::Tenants::default();
+    let mut known = TenantIds::of(&tenants);
     let ids: Vec<_> = workload
         .tenants
         .iter()
         .map(|(_, tenant)| match tenant.name.as_str() {
-            "default" => tenants.intern("default"),
-            name => tenants.intern(&pseudonym(key, "tenant", name)),
+            "default" => known.intern(&mut tenants, "default"),
+            name => known.intern(&mut tenants, &pseudonym(key, "tenant", name)),
         })
         .collect();
     for one in &mut workload.jobs {

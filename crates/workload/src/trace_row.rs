@@ -2,11 +2,11 @@
 
 use crate::cluster::{add_kind, default_kind, kind_name};
 use crate::reference::Reference;
+use crate::tenant_ids::TenantIds;
 use crate::trace::TraceContext;
 use crate::trace_columns::{COLUMN_COUNT, Column};
 use crate::{BatchPhase, TraceJob};
 use smallvec::SmallVec;
-use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use trainyard_profile::{GENERIC, InputError, nearest};
 use trainyard_types::{
@@ -77,14 +77,13 @@ pub(crate) struct RowReader<'a> {
     /// In place of the context's cluster: one that gets the types and pools that rows name.
     pub found: Option<Cluster>,
     reference: Reference,
-    tenants: HashMap<String, TenantId>,
+    tenants: TenantIds,
 }
 
 impl<'a> RowReader<'a> {
     pub fn new(context: TraceContext<'a>) -> RowReader<'a> {
         let reference = Reference::new(&context.catalog, context.cluster);
-        let tenants =
-            context.tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
+        let tenants = TenantIds::of(&context.tenants);
         RowReader { context, found: None, reference, tenants }
     }
 
@@ -162,12 +161,7 @@ impl<'a> RowReader<'a> {
 
     fn tenant(&mut self, name: Option<&str>) -> TenantId {
         let name = name.unwrap_or("default");
-        if let Some(id) = self.tenants.get(name) {
-            return *id;
-        }
-        let id = self.context.tenants.intern(name);
-        self.tenants.insert(name.to_owned(), id);
-        id
+        self.tenants.intern(&mut self.context.tenants, name)
     }
 
     fn want(&mut self, row: &Row<'_>) -> Result<Want, InputError> {

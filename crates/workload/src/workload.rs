@@ -1,6 +1,7 @@
 //! The jobs of a run, with the truth about each.
 
 use crate::reference::Reference;
+use crate::tenant_ids::TenantIds;
 use std::sync::Arc;
 use trainyard_profile::Catalog;
 use trainyard_types::{Cluster, Job, JobId, Span, Tenants, Time, Work};
@@ -75,8 +76,10 @@ impl Workload {
 
     /// The same jobs with tenants that were declared elsewhere; those that are not declared are added by name.
     pub fn owned_by(mut self, mut declared: Tenants) -> Workload {
+        let mut known = TenantIds::of(&declared);
+        let own = self.tenants.iter();
         let ids: Vec<_> =
-            self.tenants.iter().map(|(_, tenant)| declared.intern(&tenant.name)).collect();
+            own.map(|(_, tenant)| known.intern(&mut declared, &tenant.name)).collect();
         for one in &mut self.jobs {
             let job = Arc::make_mut(&mut one.job);
             job.tenant = ids[job.tenant.index()];

@@ -4,8 +4,8 @@ use super::report::{Count, ImportReport};
 use super::{ImportContext, Imported, moment};
 use crate::cluster::{default_kind, kind_name};
 use crate::intake::Intake;
+use crate::tenant_ids::TenantIds;
 use crate::{BatchPhase, ReadError, TraceJob, Workload};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ pub(crate) struct Sink {
     cluster: Cluster,
     /// Whether a cluster was given, so that no type of GPU is added.
     is_closed: bool,
-    tenants: FxHashMap<String, TenantId>,
+    tenants: TenantIds,
     whole: Option<(Workload, Cluster)>,
     pub report: ImportReport,
     /// Whether times are seconds since 1970, to be counted from the first submission.
@@ -93,8 +93,7 @@ pub(crate) struct Sink {
 impl Sink {
     pub fn new(format: &'static str, context: ImportContext<'_>) -> Sink {
         let open = || Cluster { pools: vec!["default".to_owned()], ..Cluster::default() };
-        let tenants =
-            context.tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
+        let tenants = TenantIds::of(&context.tenants);
         let workload = Workload {
             catalog: context.catalog,
             tenants: context.tenants,
@@ -158,12 +157,7 @@ impl Sink {
 
     /// The tenant of that name, added if it is new.
     pub fn tenant(&mut self, name: &str) -> TenantId {
-        if let Some(id) = self.tenants.get(name) {
-            return *id;
-        }
-        let id = self.workload.tenants.intern(name);
-        self.tenants.insert(name.to_owned(), id);
-        id
+        self.tenants.intern(&mut self.workload.tenants, name)
     }
 
     /// The types of GPU of these names: those of the cluster if one was given, or else new ones.
