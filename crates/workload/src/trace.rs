@@ -29,6 +29,7 @@
 //! For the generic model work is the duration itself.
 //! A job's inner graph is deliberately absent.
 
+use crate::import::json_fault;
 use crate::intake::Intake;
 use crate::trace_columns::{COLUMN_COUNT, Column};
 use crate::trace_row::{Row, RowReader};
@@ -111,10 +112,8 @@ fn jsonl_into(reader: impl BufRead, mut rows: RowReader<'_>) -> OpenRead {
         if text.trim().is_empty() {
             continue;
         }
-        let object: serde_json::Map<String, Value> =
-            serde_json::from_str(&text).map_err(|error| {
-                InputError::wrong(line, "", text.trim(), format!("one JSON object ({error})"))
-            })?;
+        let object: serde_json::Map<String, Value> = serde_json::from_str(&text)
+            .map_err(|error| json_fault((line, text.as_bytes()), &error, "one JSON object"))?;
         if !begun {
             begin(line, &object)?;
             begun = true;

@@ -146,6 +146,24 @@ fn chronus_has_soft_deadlines_in_minutes() {
 }
 
 #[test]
+fn a_job_that_accepts_several_types_burdens_them_alike() {
+    let cluster = trainyard_workload::cluster::parse_line("1x2 v100, 1x6 a100").unwrap();
+    let text = "id,submit_s,gpus,duration_s,kinds\n\
+        only,0,1,100,v100\nboth,0,2,400,v100|a100\nany,0,2,400,\nlast,1000,1,1e-3,a100\n";
+    let context = ImportContext::new("t", Some(&cluster));
+    let report = import_any(text.as_bytes(), context).expect("a trace").report;
+    // 100 GPU-seconds on two V100s; twice 800 on all eight GPUs; over 1,000 seconds.
+    let [v100, a100] = &report.load_by_type[..] else { panic!("two types: {report:?}") };
+    let near = |load: Option<f64>, expected: f64| (load.unwrap() - expected).abs() < 1e-6;
+    assert!(near(v100.only_load, 0.05) && near(v100.load, 0.05 + 0.2), "{v100:?}");
+    assert!(near(a100.only_load, 0.0) && near(a100.load, 0.2), "{a100:?}");
+    assert_eq!([v100.jobs, v100.only_jobs, a100.jobs, a100.only_jobs], [3, 1, 3, 1]);
+    let shown =
+        "  of          v100 0.250 of 2 GPUs by 3 jobs, 0.050 by 1 that accept nothing else\n";
+    assert!(report.text().contains(shown), "{}", report.text());
+}
+
+#[test]
 fn gavel_has_ten_fields_or_the_old_seven() {
     // The published files of the old form are packed as an archive of many; this line is made by their schema.
     let new = "LM (batch size 10)\tcmd\tdir\t--steps\t1\t81652\t1\t2.0\t1.5\t30\n";
