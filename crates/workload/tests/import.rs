@@ -310,6 +310,31 @@ fn published_files_are_read_with_these_counts() {
     }
 }
 
+/// Makespan times utilisation times 32 GPUs of the authors' own simulated runs is what their jobs used.
+#[test]
+fn shockwave_jobs_use_the_gpu_hours_of_the_authors_simulator() {
+    let path = "../../../shared/golden/shockwave/authors_pickles_tacc32.csv";
+    let table = std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path));
+    let (Ok(table), Some(imported)) = (table, published(SHOCKWAVE_120)) else {
+        println!("skipped: no published runs of Shockwave beside the repository");
+        return;
+    };
+    let ours = imported.report.gpu_hours;
+    let mut compared = 0;
+    for row in table.lines().skip(1) {
+        let fields: Vec<&str> = row.split(',').collect();
+        if (fields[0], fields[2], fields[3]) != ("tacc_32gpus", "simulation", "120") {
+            continue;
+        }
+        let number = |at: usize| fields[at].parse::<f64>().expect("a number");
+        let theirs = number(4) * number(10) * 32.0 / 3600.0;
+        println!("{:<24} theirs {theirs:.1} GPU-hours, ours {ours:.1}", fields[1]);
+        assert!((ours / theirs - 1.0).abs() < 0.02, "{}: {theirs} and {ours}", fields[1]);
+        compared += 1;
+    }
+    assert!(compared > 0, "no simulated run in the table");
+}
+
 /// Beginnings that lead arbitrary bytes deep into each reader.
 const BEGINS: &[&str] = &[
     "",
