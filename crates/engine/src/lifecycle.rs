@@ -138,6 +138,9 @@ impl Engine {
         if let Some(rate) = sample.rate {
             *progress = Progress { done: progress.done_at(at), at, rate };
         }
+        if sample.batch.is_some() {
+            live.state.batch = sample.batch;
+        }
         let spec = Arc::clone(&live.spec);
         let held = live.state.held.clone();
         state.changed.push(job);

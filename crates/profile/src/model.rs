@@ -2,6 +2,8 @@
 
 use crate::Training;
 use std::sync::Arc;
+use crate::batches::Batches;
+use crate::host::HostTable;
 use trainyard_types::Span;
 
 /// The type name of a point that holds on every type of GPU alike.
@@ -34,6 +36,12 @@ pub struct ModelProfile {
     pub pairs: Vec<Pair>,
     /// A measured training, whose speed follows its batch size and changes by epoch; the points are then its means.
     pub training: Option<Arc<Training>>,
+    /// Its speed by host CPUs and memory, by number of GPUs, ascending.
+    pub host: Vec<HostTable>,
+    /// What an iteration takes of each resource, by number of GPUs, ascending.
+    pub stages: Vec<StageTimes>,
+    /// The same training at other batch sizes.
+    pub batches: Option<Batches>,
 }
 
 impl ModelProfile {
@@ -52,6 +60,9 @@ impl ModelProfile {
             resizes_in_place: false,
             pairs: Vec::new(),
             training: None,
+            host: Vec::new(),
+            stages: Vec::new(),
+            batches: None,
         }
     }
 
@@ -93,6 +104,23 @@ pub struct Pair {
     pub time_sliced: f64,
     /// When both run at once under MPS.
     pub mps: f64,
+}
+
+/// How long one iteration keeps each resource busy, for policies that let jobs take turns on them.
+///
+/// Stages may overlap, so that their sum can be above the time of an iteration.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct StageTimes {
+    /// On how many GPUs.
+    pub gpus: u32,
+    /// Reading samples from storage.
+    pub storage: Span,
+    /// Preparing them on the CPU.
+    pub cpu: Span,
+    /// Computing on the GPU.
+    pub gpu: Span,
+    /// Exchanging gradients.
+    pub network: Span,
 }
 
 /// A time that may grow with the number of GPUs.

@@ -20,6 +20,17 @@
 //! partner = "our-bert"
 //! time_sliced = 0.6
 //! mps = 0.8
+//! [[model.host]]            # speed by host CPUs and memory for each GPU, relative to the usual share
+//! gpus = 1
+//! cpus_per_gpu = [1.0, 3.0]
+//! memory_mib_per_gpu = [64000]
+//! usual = { cpus = 3.0, memory_mib = 64000 }
+//! parts = [[0.3], [1.0]]
+//! [[model.stage]]           # how long one iteration keeps each resource busy
+//! gpus = 8
+//! cpu = "80ms"
+//! gpu = "150ms"
+//! network = "40ms"
 //! ```
 //!
 //! A measured training is a table `[model.training]`, whose long tables are CSV in three quotes:
@@ -40,6 +51,10 @@
 //! t4,16/6,8,0.7,0.2
 //! '''
 //! ```
+//! `batches = { own = 32, epoch_samples = 50000, others = [{ batch = 64, model = "our-gpt-64" }] }` names the models
+//! that are the same training at other batch sizes.
+
+mod axes;
 
 use crate::document::{Document, Section};
 use crate::model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost};
@@ -76,6 +91,7 @@ pub fn write<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> String {
 }
 
 const MODEL_KEYS: [&str; 12] = [
+const MODEL_KEYS: [&str; 14] = [
     "name",
     "source",
     "memory_mib",
@@ -88,6 +104,9 @@ const MODEL_KEYS: [&str; 12] = [
     "point",
     "pair",
     "training",
+    "host",
+    "stage",
+    "batches",
 ];
 
 fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
@@ -132,6 +151,18 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
             return Err(section.wrong("point", expected));
         }
         model.training = Some(Arc::new(training));
+    for table in section.sections("host")? {
+        let read = axes::read_host(&table)?;
+        axes::in_order(&table, model.host.last().map(|last| last.gpus), read.gpus)?;
+        model.host.push(read);
+    }
+    for stage in section.sections("stage")? {
+        let read = axes::read_stage(&stage)?;
+        axes::in_order(&stage, model.stages.last().map(|last| last.gpus), read.gpus)?;
+        model.stages.push(read);
+    }
+    if let Some(batches) = section.section("batches")? {
+        model.batches = Some(axes::read_batches(&batches)?);
     }
     Ok(model)
 }
@@ -262,6 +293,9 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
     }
     writeln!(text, "resizes_in_place = {}", model.resizes_in_place)?;
     writeln!(text, "save = {}\nstart = {}", cost_text(&model.save), cost_text(&model.start))?;
+    if let Some(batches) = &model.batches {
+        axes::write_batches(text, batches)?;
+    }
     for point in &model.points {
         let Point { kind, gpus, nodes, rate } = point;
         let kind = quoted(kind);
@@ -280,6 +314,11 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
     }
     if let Some(training) = &model.training {
         write_training(text, training)?;
+    for table in &model.host {
+        axes::write_host(text, table)?;
+    }
+    for stage in &model.stages {
+        axes::write_stage(text, stage)?;
     }
     writeln!(text)
 }

@@ -3,7 +3,9 @@
 //! Type names become ids once, in [`Speeds::new`]; after that a question is an index into a dense table.
 //! A model with a measured training answers from that: by batch size, and by what is done ([`Speeds::pace`]).
 //! What is deliberately not looked at: host CPUs and memory, split of the model; the batch size of other models.
+//! What is deliberately not looked at: the split of the model.
 
+use crate::batches::{Batches, rate_at};
 use crate::cost::{ChangeCost, CostModel};
 use crate::curve::{Cell, Curve, power_of, source_kind};
 use crate::model::SizeCost;
@@ -11,6 +13,12 @@ use crate::training::Site;
 use crate::{Catalog, ModelProfile, Pace, Training};
 use std::sync::Arc;
 use trainyard_types::{Cluster, Config, ModelId, Rate, Span, Tier, Work};
+use crate::curve::{Cell, Curve, power_of};
+use crate::host::{self, HostTable};
+use crate::model::SizeCost;
+use crate::{Catalog, ModelProfile};
+use smallvec::SmallVec;
+use trainyard_types::{Cluster, Config, ModelId, Rate, Span, Tier};
 
 /// Sizes up to this are tabulated; beyond it the last slope goes on.
 const TABLE_MAX: u32 = 512;
@@ -80,6 +88,16 @@ struct Moves {
     in_place: bool,
     /// By partner, ascending: time-sliced and MPS.
     pairs: Vec<(ModelId, f64, f64)>,
+    host: Vec<HostTable>,
+    batches: Option<Box<BoundBatches>>,
+}
+
+/// The same training at several batches.
+#[derive(Clone, Debug)]
+struct BoundBatches {
+    stated: Batches,
+    /// By batch, ascending, with the model itself among them.
+    models: Vec<(u32, ModelId)>,
 }
 
 impl Speeds {
@@ -103,6 +121,7 @@ impl Speeds {
                 .collect(),
             moves: catalog.iter().map(|(_, model)| Moves::new(model, catalog)).collect(),
             trained: catalog.iter().map(|(_, model)| Trained::new(model, cluster)).collect(),
+            moves: catalog.iter().map(|(id, model)| Moves::new((id, model), catalog)).collect(),
             core_halvings: libm::log2(ratio).max(0.0),
             sharing: Sharing::default(),
             costs: CostModel::default(),
@@ -126,8 +145,34 @@ impl Speeds {
     /// Of a measured training it is the mean over all its epochs, at the batch of the config or at the best one.
     /// A job on several types goes at the pace of the slowest, as if all its GPUs were of that type.
     /// Racks apart, it loses its `spread` once for each halving of bandwidth from rack to core.
+    /// Another batch than the profile's own, and more or fewer host CPUs and memory than usual, change it as the
+    /// profile says; a profile that says nothing about them is not changed by them.
     /// A share caps its speed; partners slow it by the product of the measured pairs; the lower of both holds.
     pub fn rate(&self, model: ModelId, config: &Config) -> Option<Rate> {
+        let moves = self.moves.get(model.index())?;
+        let on_gpus = match (config.batch, &moves.batches) {
+            (Some(batch), Some(batches)) => self.at_batch(batches, batch, config)?,
+            (None, _) | (_, None) => self.on_gpus(model, config)?,
+        };
+        let host = host::part(&moves.host, config.gpus, config.host);
+        Some(Rate(on_gpus * host * self.part(moves, config)))
+    }
+
+    /// Whether another batch changes the speed of a model.
+    pub fn knows_batches(&self, model: ModelId) -> bool {
+        self.moves.get(model.index()).is_some_and(|moves| moves.batches.is_some())
+    }
+
+    /// Own steps per second at another batch.
+    fn at_batch(&self, batches: &BoundBatches, batch: u32, config: &Config) -> Option<f64> {
+        let rates = batches.models.iter().filter_map(|(batch, model)| {
+            Some((*batch, self.on_gpus(*model, config)? * batches.stated.worth(*batch)))
+        });
+        rate_at(&rates.collect::<SmallVec<[(u32, f64); 8]>>(), batch)
+    }
+
+    /// Steps per second by type, number and distance of the GPUs alone.
+    fn on_gpus(&self, model: ModelId, config: &Config) -> Option<f64> {
         if config.gpus == 0 {
             return None;
         }
@@ -177,6 +222,7 @@ impl Speeds {
             kept *= libm::pow(moves.spread, self.core_halvings);
         }
         Some(kept * self.part(moves, config))
+        Some(slowest)
     }
 
     /// What it costs to change what a job holds; `None` stands for nothing.
@@ -305,13 +351,20 @@ impl Cell {
 }
 
 impl Moves {
-    fn new(model: &ModelProfile, catalog: &Catalog) -> Moves {
+    fn new((id, model): (ModelId, &ModelProfile), catalog: &Catalog) -> Moves {
         let mut pairs: Vec<(ModelId, f64, f64)> = model
             .pairs
             .iter()
             .filter_map(|pair| Some((catalog.find(&pair.partner)?, pair.time_sliced, pair.mps)))
             .collect();
         pairs.sort_by_key(|pair| pair.0);
+        let batches = model.batches.clone().map(|stated| {
+            let find = |(batch, name): &(u32, String)| Some((*batch, catalog.find(name)?));
+            let mut models: Vec<(u32, ModelId)> = stated.others.iter().filter_map(find).collect();
+            models.push((stated.own, id));
+            models.sort_by_key(|known| known.0);
+            Box::new(BoundBatches { stated, models })
+        });
         Moves {
             spread: model.spread,
             memory_mib: model.memory_mib,
@@ -320,6 +373,8 @@ impl Moves {
             start: model.start.clone(),
             in_place: model.resizes_in_place,
             pairs,
+            host: model.host.clone(),
+            batches,
         }
     }
 

@@ -13,6 +13,8 @@ pub(crate) enum Future {
     Fail { job: JobId, promise: u32 },
     /// A job comes to the end of an epoch, after which its rate may be another; void likewise.
     Epoch { job: JobId, promise: u32 },
+    /// A job passes to another batch size, likewise.
+    Turn { job: JobId, promise: u32 },
     /// A stop is complete.
     Stopped { job: JobId, attempt: Attempt },
     /// A start is complete.

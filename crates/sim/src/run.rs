@@ -225,6 +225,7 @@ impl<'a> Simulation<'a> {
             Future::Finish { .. }
             | Future::Fail { .. }
             | Future::Epoch { .. }
+            | Future::Turn { .. }
             | Future::Stopped { .. }
             | Future::Started { .. } => {
                 for event in self.world.come(at, future) {

@@ -30,6 +30,8 @@ struct Placed {
     saved: Work,
     saved_at: Time,
     promise: u32,
+    /// Where its batch size changes next, when that was promised.
+    turns_at: Work,
     shares: bool,
 }
 
@@ -94,6 +96,7 @@ impl<'a> World<'a> {
             Future::Finish { job, promise }
             | Future::Fail { job, promise }
             | Future::Epoch { job, promise } => {
+            | Future::Turn { job, promise } => {
                 placed.get(job).is_none_or(|placed| placed.promise != *promise)
             }
             Future::Started { job, attempt } => {
@@ -131,6 +134,7 @@ impl<'a> World<'a> {
                 self.depart(at, &placed, Event::Failed { job, attempt, cause, done })
             }
             Future::Epoch { job, promise } if self.is_promised(job, promise) => self.turn(at, job),
+            Future::Turn { job, promise } if self.is_promised(job, promise) => self.turn(at, job),
             Future::Started { job, attempt } if self.is_attempt(job, attempt, Stage::Starting) => {
                 self.begin(at, job)
             }
@@ -198,6 +202,7 @@ impl<'a> World<'a> {
             saved: done,
             saved_at: at,
             promise: 0,
+            turns_at: Work::ZERO,
             shares,
         };
         self.placed.insert(job, placed);
@@ -245,6 +250,18 @@ impl<'a> World<'a> {
         } else {
             self.retime(at, job, &mut events);
         }
+        events
+    }
+
+    /// A job has done the part of its work after which its batch size is another.
+    fn turn(&mut self, at: Time, job: JobId) -> SmallVec<[Event; 2]> {
+        self.catch_up(at, job);
+        let placed = self.placed.get_mut(&job).expect("only placed jobs turn");
+        // Time is whole microseconds, so that a job may stand a hair before where its promise put it.
+        placed.done = Work(placed.done.0.max(placed.turns_at.0));
+        placed.promise = 0;
+        let mut events = SmallVec::new();
+        self.retime(at, job, &mut events);
         events
     }
 
@@ -354,6 +371,13 @@ impl<'a> World<'a> {
     fn retime(&mut self, at: Time, job: JobId, events: &mut SmallVec<[Event; 2]>) {
         self.catch_up(at, job);
         let placed = self.placed.get_mut(&job).expect("only placed jobs are timed");
+        let truth = &self.workload.jobs[job.index()];
+        // A batch that a tuner chose stands above the job's own.
+        if placed.allocation.knobs.batch.is_none()
+            && let Some(phase) = truth.phase(placed.done)
+        {
+            placed.config.batch = Some(truth.batches[phase].batch);
+        }
         // A model nobody measured on such GPUs still makes some progress, or the run would never end.
         let crawl = Pace { rate: Rate(1e-3), until: None };
         let pace = self.speeds.pace(placed.model, &placed.config, placed.done);
@@ -363,6 +387,10 @@ impl<'a> World<'a> {
         }
         (placed.rate, placed.until) = (rate, until);
         let sample = Sample { done: Some(placed.done), rate: Some(rate), ..Sample::default() };
+        placed.rate = rate;
+        let batch = placed.config.batch;
+        let sample =
+            Sample { done: Some(placed.done), rate: Some(rate), batch, ..Sample::default() };
         events.push(Event::Report { job, attempt: placed.attempt, sample });
         self.promise(at, job);
     }
@@ -412,7 +440,19 @@ impl<'a> World<'a> {
             let ends = !matches!(future, Future::Epoch { .. });
             if ends && time < exact && self.is_decision(time) {
                 time = time + Span(1);
+        let (ends_at, end) = match truth.fails_at {
+            Some(failure) if failure.0 < truth.work.0 => (failure, Future::Fail { job, promise }),
+            _ => (truth.work, Future::Finish { job, promise }),
+        };
+        let next = truth.phase(placed.done).map_or(0, |phase| phase + 1);
+        let turn = truth.batches.get(next).map(|phase| phase.begins(truth.work));
+        match turn.filter(|turn| turn.0 < ends_at.0) {
+            Some(turn) => {
+                placed.turns_at = turn;
+                let left = placed.rate.time_for(turn - placed.done);
+                self.queue.push(at + left, Future::Turn { job, promise });
             }
+            None => self.queue.push(at + placed.rate.time_for(ends_at - placed.done), end),
         }
         self.queue.push(time, future);
     }

@@ -85,10 +85,13 @@ impl Tenants {
 
     /// The tenant of that name, added at the top if it is new.
     pub fn intern(&mut self, name: &str) -> TenantId {
-        self.find(name).unwrap_or_else(|| {
-            self.0.push(Tenant::named(name));
-            TenantId((self.0.len() - 1) as u32)
-        })
+        self.find(name).unwrap_or_else(|| self.add(name))
+    }
+
+    /// A new tenant at the top; that no other has its name is the caller's to know.
+    pub fn add(&mut self, name: &str) -> TenantId {
+        self.0.push(Tenant::named(name));
+        TenantId((self.0.len() - 1) as u32)
     }
 
     /// Adds a tenant, whose parent must be there.

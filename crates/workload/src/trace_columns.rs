@@ -43,6 +43,8 @@ columns! {
     Group "group",
     Declared "declared_steps",
     FailsAt "fails_at_steps",
+    BatchMode "batch_mode",
+    Batches "batches",
 }
 
 /// How many there are.

@@ -102,7 +102,7 @@ pub enum ProfileFormat {
     Gavel,
     /// ElasticFlow's throughputs: CSV by batch and GPUs, one model on one type.
     Elasticflow,
-    /// Muri's iterations: CSV with model, num_gpu, batch_size and iteration_ms.
+    /// Muri's iterations: CSV with model, num_gpu, batch_size and iteration_ms, and the times of stages.
     Muri,
     /// Chronus' placement speeds: JSON by model, GPUs and nodes.
     Chronus,
@@ -110,4 +110,6 @@ pub enum ProfileFormat {
     Pollux,
     /// Sia's measured trainings: the same for several types of GPU.
     Sia,
+    /// Synergy's CPU and memory sensitivity: JSON with a matrix for each model and number of GPUs.
+    Synergy,
 }

@@ -68,6 +68,48 @@ fn a_profile_is_drawn_with_its_axes_and_costs() {
     assert!(generic.out.contains("speed on any"), "{}", generic.out);
 }
 
+const SYNERGY: &str = r#"{"cpu_rows": [1, 3, 9], "mem_cols_gb": [20.83, 62.5], "models": {
+ "res18_1": {"iter_time": 0.5, "batch": 512, "tput": [[0.1, 0.25], [0.1, 1], [0.1, 2.4]]}}}"#;
+
+#[test]
+fn a_table_of_hosts_is_imported_drawn_and_starves_a_job() {
+    let place = Place::new("profile-synergy");
+    place.write("synergy.json", SYNERGY);
+    let run = place.run(&words("profile import synergy.json --format synergy --out own.toml"));
+    assert_eq!((run.code, run.out.as_str()), (0, "own.toml: 1 models, 1 points, 0 pairs\n"));
+    let show = place.run(&words("profile show synergy-resnet18-b512 --profiles own.toml"));
+    for part in ["speed by host CPUs and memory", "20.8 GiB", "62.5 GiB", "2.40", "####"] {
+        assert!(show.out.contains(part), "{part}\n{}", show.out);
+    }
+    let json = place.run(&words("profile show synergy-resnet18-b512 --profiles own.toml --json"));
+    let value: Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!(value["model"]["host"][0]["parts"][0][1], 0.25);
+    let mean_jct = |cpus: u32| {
+        let heading = "id,submit_s,gpus,steps,model,cpus_per_gpu";
+        place.write("jobs.csv", format!("{heading}\na,0,1,2000,synergy-resnet18-b512,{cpus}\n"));
+        let line =
+            "sim --policy fifo --trace jobs.csv --profiles own.toml --cluster 1x8%v100 --json";
+        let sim = place.run(&words(line));
+        assert_eq!(sim.code, 0, "{}", sim.err);
+        let value: Value = serde_json::from_str(&sim.out).expect("JSON");
+        value["runs"][0]["summary"]["jct_s"]["mean"].as_f64().expect("a mean")
+    };
+    // 2,000 steps at 2 a second and 25 s to start; a quarter of the speed with one CPU, as usual with none stated.
+    assert_eq!([1, 3, 0].map(mean_jct), [4025.0, 1025.0, 1025.0]);
+}
+
+#[test]
+fn stages_are_shown_with_their_resources() {
+    let place = Place::new("profile-stages");
+    let run = place.run(&words("profile show muri-vgg16-b16"));
+    assert!(run.out.contains("time of one iteration on each resource"), "{}", run.out);
+    let row = run.out.lines().find(|line| line.contains("83ms")).expect("sixteen GPUs");
+    assert!(row.contains("68ms") && row.contains("110ms"), "{row}");
+    let json = place.run(&words("profile show muri-vgg16-b16 --json"));
+    let value: Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!(value["model"]["stages"][4]["network_s"], 0.11);
+}
+
 #[test]
 fn tables_are_told_by_their_folder_or_by_flags() {
     let place = Place::new("profile-elasticflow");

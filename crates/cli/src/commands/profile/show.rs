@@ -1,6 +1,7 @@
 //! `trainyard profile show`: one model, drawn.
 
 use super::{kinds, memory, training};
+use super::{axes, kinds, memory};
 use crate::args::ShowArgs;
 use crate::failure::Failure;
 use crate::given::load_catalog;
@@ -39,6 +40,7 @@ pub fn show(args: &ShowArgs, output: &Output) -> Result<(), Failure> {
     if let Some(training) = &model.training {
         output.print(&training::text(training, output.ink, output.width))?;
     }
+    axes::show(model, output)?;
     pairs(model, output)
 }
 
@@ -72,6 +74,9 @@ pub fn json(model: &ModelProfile) -> Value {
         "points": points,
         "pairs": pairs,
         "training": model.training.as_deref().map(training::json),
+        "host": model.host.iter().map(axes::host_json).collect::<Vec<Value>>(),
+        "stages": model.stages.iter().map(axes::stage_json).collect::<Vec<Value>>(),
+        "batches": model.batches.as_ref().map(axes::batches_json),
     })
 }
 
