@@ -129,7 +129,7 @@ fn several_seeds_give_intervals_and_say_who_is_alike() {
     assert_eq!(run.code, 0, "{}", run.err);
     assert!(run.out.contains("seeds 1, 2, 3") && run.out.contains(" ±"), "{}", run.out);
     assert!(run.out.contains("fifo and fifo:fill=strict"), "{}", run.out);
-    assert!(place.files().is_empty(), "no page unless asked for");
+    assert_eq!(place.files(), ["trainyard-report.html"], "a page, as of every comparison");
     let run = place.run(&words(&format!("{line} --json")));
     let value: Value = serde_json::from_str(&run.out).expect("JSON");
     assert_eq!((&value["schema_version"], &value["kind"]), (&1.into(), &"replicas".into()));
