@@ -33,6 +33,14 @@ impl From<io::Error> for ReadError {
 }
 
 impl ReadError {
+    /// A line that could not be read; bytes that are no text are a fault of that line.
+    pub(crate) fn in_line(line: u64, error: io::Error) -> ReadError {
+        if error.kind() == io::ErrorKind::InvalidData && error.get_ref().is_none_or(is_plain) {
+            return InputError::wrong(line, "", "bytes", "text in UTF-8").into();
+        }
+        error.into()
+    }
+
     /// The fault in the text, if it is one.
     pub fn input(&self) -> Option<&InputError> {
         match self {
@@ -40,6 +48,11 @@ impl ReadError {
             ReadError::Io(_) => None,
         }
     }
+}
+
+/// Whether nobody below said more precisely what is wrong.
+fn is_plain(inner: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    !inner.is::<InputError>()
 }
 
 impl From<csv::Error> for ReadError {

@@ -108,7 +108,8 @@ fn jsonl_into(reader: impl BufRead, mut rows: RowReader<'_>) -> OpenRead {
     let mut intake = Intake::default();
     let mut begun = false;
     for (index, text) in reader.lines().enumerate() {
-        let (line, text) = (index as u64 + 1, text?);
+        let line = index as u64 + 1;
+        let text = text.map_err(|error| ReadError::in_line(line, error))?;
         if text.trim().is_empty() {
             continue;
         }

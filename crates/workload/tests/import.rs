@@ -286,6 +286,20 @@ fn a_fault_names_line_field_value_and_what_to_do() {
 }
 
 #[test]
+fn bytes_that_are_no_text_are_named_with_their_line() {
+    let cases: [&[u8]; 4] = [
+        b"{\"trainyard_trace\":1}\n{\"id\":\xff}\n",
+        b"1 0 5 100 4 -1 -1 4 200 -1 1 3 2 -1 1 -1 -1 -1\n2 0 5 100 4 -1 \xff 4 200 -1 1 3 2 -1 1 -1 -1 -1\n",
+        b"A3C\tc\td\tf\t0\t5\t1\t1\t-1\t0\nA3C\tc\td\tf\t0\t5\t1\t1\t\xff\t0\n",
+        b"id,submit_s,gpus,steps\n\xff,0,1,5\n",
+    ];
+    for text in cases {
+        let error = import_any(text, ImportContext::new("t", None)).expect_err("a fault");
+        assert_eq!(error.to_string(), "line 2: `bytes` is not valid: expected text in UTF-8");
+    }
+}
+
+#[test]
 fn mixed_line_ends_and_another_order_of_columns_change_nothing() {
     let text = "deletion_time,name,gpu_milli,num_gpu,creation_time\r\n9,a,460,1,0\n9,b,1000,2,1\r\n9,a,1000,1,2\n";
     assert_eq!(

@@ -75,10 +75,11 @@ fn read_lines(reader: &mut dyn BufRead, sink: &mut Sink, forms: &[&Form]) -> Res
     let (mut text, mut line) = (String::new(), 0);
     loop {
         text.clear();
-        if reader.read_line(&mut text)? == 0 {
+        line += 1;
+        let count = reader.read_line(&mut text);
+        if count.map_err(|error| ReadError::in_line(line, error))? == 0 {
             return Ok(());
         }
-        line += 1;
         if text.trim().is_empty() {
             continue;
         }
