@@ -35,8 +35,8 @@ mod published;
 mod seeds;
 mod spec;
 mod sweep;
-mod trainings;
 mod sweep_table;
+mod trainings;
 
 use failure::Failure;
 use output::Output;

@@ -183,7 +183,7 @@ impl Engine {
     pub(crate) fn add_tenant(&mut self, tenant: trainyard_types::Tenant) {
         let state = self.state_mut();
         state.has_ceilings |= tenant.ceiling.is_some();
-        state.tenants.add(tenant);
+        state.tenants.insert(tenant);
         state.used_permille.push(0);
         state.usage.push(trainyard_framework::Usage::default());
     }

@@ -16,9 +16,8 @@ pub mod gavel;
 mod json;
 pub mod muri;
 pub mod pollux;
-pub(crate) mod table;
 pub mod synergy;
-mod table;
+pub(crate) mod table;
 
 use crate::{InputError, ModelProfile, Point, zoo};
 

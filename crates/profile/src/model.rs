@@ -1,9 +1,9 @@
 //! What is known about one training job: its speed, its memory, what moving it costs.
 
 use crate::Training;
-use std::sync::Arc;
 use crate::batches::Batches;
 use crate::host::HostTable;
+use std::sync::Arc;
 use trainyard_types::Span;
 
 /// The type name of a point that holds on every type of GPU alike.

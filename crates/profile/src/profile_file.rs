@@ -51,6 +51,7 @@
 //! t4,16/6,8,0.7,0.2
 //! '''
 //! ```
+//!
 //! `batches = { own = 32, epoch_samples = 50000, others = [{ batch = 64, model = "our-gpt-64" }] }` names the models
 //! that are the same training at other batch sizes.
 
@@ -90,8 +91,7 @@ pub fn write<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> String {
     text
 }
 
-const MODEL_KEYS: [&str; 12] = [
-const MODEL_KEYS: [&str; 14] = [
+const MODEL_KEYS: [&str; 15] = [
     "name",
     "source",
     "memory_mib",
@@ -151,6 +151,7 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
             return Err(section.wrong("point", expected));
         }
         model.training = Some(Arc::new(training));
+    }
     for table in section.sections("host")? {
         let read = axes::read_host(&table)?;
         axes::in_order(&table, model.host.last().map(|last| last.gpus), read.gpus)?;
@@ -314,6 +315,7 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
     }
     if let Some(training) = &model.training {
         write_training(text, training)?;
+    }
     for table in &model.host {
         axes::write_host(text, table)?;
     }

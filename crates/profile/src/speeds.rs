@@ -2,23 +2,18 @@
 //!
 //! Type names become ids once, in [`Speeds::new`]; after that a question is an index into a dense table.
 //! A model with a measured training answers from that: by batch size, and by what is done ([`Speeds::pace`]).
-//! What is deliberately not looked at: host CPUs and memory, split of the model; the batch size of other models.
 //! What is deliberately not looked at: the split of the model.
 
 use crate::batches::{Batches, rate_at};
 use crate::cost::{ChangeCost, CostModel};
 use crate::curve::{Cell, Curve, power_of, source_kind};
+use crate::host::{self, HostTable};
 use crate::model::SizeCost;
 use crate::training::Site;
 use crate::{Catalog, ModelProfile, Pace, Training};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use trainyard_types::{Cluster, Config, ModelId, Rate, Span, Tier, Work};
-use crate::curve::{Cell, Curve, power_of};
-use crate::host::{self, HostTable};
-use crate::model::SizeCost;
-use crate::{Catalog, ModelProfile};
-use smallvec::SmallVec;
-use trainyard_types::{Cluster, Config, ModelId, Rate, Span, Tier};
 
 /// Sizes up to this are tabulated; beyond it the last slope goes on.
 const TABLE_MAX: u32 = 512;
@@ -119,7 +114,6 @@ impl Speeds {
                     cluster.kinds.iter().map(move |kind| bind(model, &kind.name))
                 })
                 .collect(),
-            moves: catalog.iter().map(|(_, model)| Moves::new(model, catalog)).collect(),
             trained: catalog.iter().map(|(_, model)| Trained::new(model, cluster)).collect(),
             moves: catalog.iter().map(|(id, model)| Moves::new((id, model), catalog)).collect(),
             core_halvings: libm::log2(ratio).max(0.0),
@@ -180,7 +174,7 @@ impl Speeds {
             let rate = trained.slowest(config, |training, site| {
                 Some(Pace { rate: training.mean_rate(site, config.batch)?, until: None })
             })?;
-            return Some(Rate(rate.rate.0 * self.kept(model, config)?));
+            return Some(rate.rate.0 * self.across(model, config)?);
         }
         let moves = self.moves.get(model.index())?;
         let mut slowest = f64::INFINITY;
@@ -191,7 +185,7 @@ impl Speeds {
         if slowest == f64::INFINITY {
             return None;
         }
-        Some(Rate(slowest * self.kept(model, config)?))
+        Some(slowest * self.across(model, config)?)
     }
 
     /// Steps per second once so much is done, and where that changes; at the same rate throughout for a model
@@ -202,7 +196,10 @@ impl Speeds {
         };
         let pace =
             trained.slowest(config, |training, site| training.pace(site, config.batch, done))?;
-        Some(Pace { rate: Rate(pace.rate.0 * self.kept(model, config)?), ..pace })
+        let moves = self.moves.get(model.index())?;
+        let host = host::part(&moves.host, config.gpus, config.host);
+        let kept = self.across(model, config)? * host * self.part(moves, config);
+        Some(Pace { rate: Rate(pace.rate.0 * kept), ..pace })
     }
 
     /// Whether the speed of a model depends on its batch size.
@@ -214,15 +211,14 @@ impl Speeds {
         self.trained.get(model.index()).and_then(Option::as_ref)
     }
 
-    /// The part of its speed a job keeps across racks, by its share and beside its partners.
-    fn kept(&self, model: ModelId, config: &Config) -> Option<f64> {
+    /// The part of its speed a job keeps across racks.
+    fn across(&self, model: ModelId, config: &Config) -> Option<f64> {
         let moves = self.moves.get(model.index())?;
         let mut kept = 1.0;
         if config.tier == Tier::Core && self.core_halvings > 0.0 {
             kept *= libm::pow(moves.spread, self.core_halvings);
         }
-        Some(kept * self.part(moves, config))
-        Some(slowest)
+        Some(kept)
     }
 
     /// What it costs to change what a job holds; `None` stands for nothing.

@@ -11,9 +11,7 @@ pub(crate) enum Future {
     Finish { job: JobId, promise: u32 },
     /// The promised failure of a job, likewise.
     Fail { job: JobId, promise: u32 },
-    /// A job comes to the end of an epoch, after which its rate may be another; void likewise.
-    Epoch { job: JobId, promise: u32 },
-    /// A job passes to another batch size, likewise.
+    /// A job comes to where its rate may be another, the end of an epoch or another batch size; void likewise.
     Turn { job: JobId, promise: u32 },
     /// A stop is complete.
     Stopped { job: JobId, attempt: Attempt },

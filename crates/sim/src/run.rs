@@ -224,7 +224,6 @@ impl<'a> Simulation<'a> {
             }
             Future::Finish { .. }
             | Future::Fail { .. }
-            | Future::Epoch { .. }
             | Future::Turn { .. }
             | Future::Stopped { .. }
             | Future::Started { .. } => {

@@ -31,7 +31,6 @@ struct Placed {
     saved_at: Time,
     promise: u32,
     /// Where its batch size changes next, when that was promised.
-    turns_at: Work,
     shares: bool,
 }
 
@@ -95,7 +94,6 @@ impl<'a> World<'a> {
         self.queue.drop_while(|future| match future {
             Future::Finish { job, promise }
             | Future::Fail { job, promise }
-            | Future::Epoch { job, promise } => {
             | Future::Turn { job, promise } => {
                 placed.get(job).is_none_or(|placed| placed.promise != *promise)
             }
@@ -133,7 +131,6 @@ impl<'a> World<'a> {
                 let (attempt, cause) = (placed.attempt, Cause::Job);
                 self.depart(at, &placed, Event::Failed { job, attempt, cause, done })
             }
-            Future::Epoch { job, promise } if self.is_promised(job, promise) => self.turn(at, job),
             Future::Turn { job, promise } if self.is_promised(job, promise) => self.turn(at, job),
             Future::Started { job, attempt } if self.is_attempt(job, attempt, Stage::Starting) => {
                 self.begin(at, job)
@@ -202,7 +199,6 @@ impl<'a> World<'a> {
             saved: done,
             saved_at: at,
             promise: 0,
-            turns_at: Work::ZERO,
             shares,
         };
         self.placed.insert(job, placed);
@@ -218,18 +214,6 @@ impl<'a> World<'a> {
         let mut config = allocation.config(&self.cluster);
         config.batch = config.batch.or(self.workload.jobs[job.index()].job.want.batch);
         config
-    }
-
-    /// A job comes to the end of an epoch, and goes on at the pace of the next one.
-    fn turn(&mut self, at: Time, job: JobId) -> SmallVec<[Event; 2]> {
-        let mut events = SmallVec::new();
-        let placed = self.placed.get_mut(&job).expect("only placed jobs train");
-        // Rounded moments do not fall on the end of an epoch, but the epoch ends there.
-        placed.done = placed.until.unwrap_or(placed.done);
-        placed.at = at;
-        placed.promise = 0;
-        self.retime(at, job, &mut events);
-        events
     }
 
     /// A job begins to make progress.
@@ -253,12 +237,12 @@ impl<'a> World<'a> {
         events
     }
 
-    /// A job has done the part of its work after which its batch size is another.
+    /// A job comes to the end of an epoch or passes to another batch size, and goes on at another pace.
     fn turn(&mut self, at: Time, job: JobId) -> SmallVec<[Event; 2]> {
         self.catch_up(at, job);
         let placed = self.placed.get_mut(&job).expect("only placed jobs turn");
-        // Time is whole microseconds, so that a job may stand a hair before where its promise put it.
-        placed.done = Work(placed.done.0.max(placed.turns_at.0));
+        // Moments are whole microseconds or seconds and lie a hair beside the turn, but the job is there.
+        placed.done = placed.until.unwrap_or(placed.done);
         placed.promise = 0;
         let mut events = SmallVec::new();
         self.retime(at, job, &mut events);
@@ -385,8 +369,10 @@ impl<'a> World<'a> {
         if rate == placed.rate && placed.promise != 0 {
             return;
         }
-        (placed.rate, placed.until) = (rate, until);
-        let sample = Sample { done: Some(placed.done), rate: Some(rate), ..Sample::default() };
+        let next = truth.phase(placed.done).map_or(0, |phase| phase + 1);
+        let other_batch = truth.batches.get(next).map(|phase| phase.begins(truth.work));
+        let turns = [until, other_batch].into_iter().flatten();
+        placed.until = turns.min_by(|a, b| a.0.total_cmp(&b.0));
         placed.rate = rate;
         let batch = placed.config.batch;
         let sample =
@@ -428,7 +414,7 @@ impl<'a> World<'a> {
             _ => (truth.work, Future::Finish { job, promise }),
         };
         let (goal, future) = match placed.until {
-            Some(until) if until.0 < goal.0 => (until, Future::Epoch { job, promise }),
+            Some(until) if until.0 < goal.0 => (until, Future::Turn { job, promise }),
             _ => (goal, future),
         };
         let (rate, left) = (placed.rate, goal - placed.done);
@@ -437,22 +423,10 @@ impl<'a> World<'a> {
             let exact = time;
             // Not from `exact`, whose microseconds are rounded up already; halves go to the even second.
             time = at + Span::secs(libm::rint(left.0 / rate.0) as u64);
-            let ends = !matches!(future, Future::Epoch { .. });
+            let ends = !matches!(future, Future::Turn { .. });
             if ends && time < exact && self.is_decision(time) {
                 time = time + Span(1);
-        let (ends_at, end) = match truth.fails_at {
-            Some(failure) if failure.0 < truth.work.0 => (failure, Future::Fail { job, promise }),
-            _ => (truth.work, Future::Finish { job, promise }),
-        };
-        let next = truth.phase(placed.done).map_or(0, |phase| phase + 1);
-        let turn = truth.batches.get(next).map(|phase| phase.begins(truth.work));
-        match turn.filter(|turn| turn.0 < ends_at.0) {
-            Some(turn) => {
-                placed.turns_at = turn;
-                let left = placed.rate.time_for(turn - placed.done);
-                self.queue.push(at + left, Future::Turn { job, promise });
             }
-            None => self.queue.push(at + placed.rate.time_for(ends_at - placed.done), end),
         }
         self.queue.push(time, future);
     }

@@ -43,7 +43,7 @@ fn run(model: ModelProfile, jobs: &[(u64, u32)], options: &Options) -> Outcome {
         let mut job = Job::simple(JobId(id as u32), Time(at * 1_000_000), 1);
         job.model = model;
         job.want.batch = Some(*batch);
-        workload.jobs.push(TraceJob { job: Arc::new(job), work, fails_at: None });
+        workload.jobs.push(TraceJob::new(Arc::new(job), work));
     }
     let policy = Choice { name: "fifo".to_owned(), settings: RawSettings::default() };
     let pipeline = Selection { policy, ..Selection::default() }.build().expect("a pipeline");

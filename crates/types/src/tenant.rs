@@ -95,7 +95,7 @@ impl Tenants {
     }
 
     /// Adds a tenant, whose parent must be there.
-    pub fn add(&mut self, tenant: Tenant) -> TenantId {
+    pub fn insert(&mut self, tenant: Tenant) -> TenantId {
         assert!(tenant.parent.is_none_or(|parent| parent.index() < self.0.len()), "no such parent");
         self.0.push(tenant);
         TenantId((self.0.len() - 1) as u32)

@@ -134,8 +134,7 @@ impl Reference {
         let per_node = self.kinds.get(kind.index()).map_or(1, |kind| kind.1);
         let mut config = Config::packed(kind, want.gpus, per_node);
         config.permille = want.permille;
-        config.batch = want.batch;
-        config.batch = batch;
+        config.batch = batch.or(want.batch);
         config.host = HostShare {
             cpus: u32::from(want.cpus_per_gpu) * want.gpus,
             memory_mib: u64::from(want.memory_mib_per_gpu) * u64::from(want.gpus),

@@ -1,7 +1,7 @@
 //! `trainyard profile`: the models there are, and published tables of others.
 
-mod check;
 mod axes;
+mod check;
 mod show;
 mod training;
 

@@ -1,7 +1,7 @@
 //! `trainyard profile show`: one model, drawn.
 
-use super::{kinds, memory, training};
 use super::{axes, kinds, memory};
+use super::{kinds, memory, training};
 use crate::args::ShowArgs;
 use crate::failure::Failure;
 use crate::given::load_catalog;
