@@ -8,7 +8,6 @@
 //! - [`sweep`]: the runs of a sweep, each with a name that never changes; `parquet_file`: rows as Parquet, with the feature.
 //! - [`published`]: what can be redone of published results.
 //! - [`experiment`]: policies side by side on several threads.
-//! - [`plot`]: a curve drawn with characters.
 //! - `live`: the client of the daemon, behind the feature of that name.
 //! - [`plot`]: a curve drawn with characters; [`figures`]: pictures as files, also as PNG with the feature of that name.
 //! - [`output`], [`failure`]: what comes out, and the exit code.

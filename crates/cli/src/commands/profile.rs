@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
 use trainyard_profile::import::pollux::Authors;
-use trainyard_profile::import::{chronus, elasticflow, gavel, muri};
 use trainyard_profile::import::{chronus, elasticflow, gavel, muri, synergy};
 use trainyard_profile::{InputError, ModelProfile, profile_file};
 use trainyard_report::SCHEMA_VERSION;
@@ -28,18 +27,6 @@ use trainyard_report::table::listing;
 pub fn import(args: &ImportArgs, output: &Output) -> Result<(), Failure> {
     refuse_idle_flags(args)?;
     let models = read(args)?;
-    let text = files::read_text(&args.file)?;
-    let models = match args.format {
-        ProfileFormat::Gavel => gavel::read(&text),
-        ProfileFormat::Elasticflow => {
-            let (model, kind) = (model_of(args), kind_of(args)?);
-            elasticflow::read(&text, &model, &kind)
-        }
-        ProfileFormat::Muri => muri::read(&text),
-        ProfileFormat::Chronus => chronus::read(&text),
-        ProfileFormat::Synergy => synergy::read(&text),
-    };
-    let models = models.map_err(|fault| Failure::input(args.file.display(), fault))?;
     let toml = profile_file::write(&models);
     let Some(path) = &args.out else {
         return if args.json { output.print_json(&all(&models)) } else { output.print(&toml) };
@@ -78,6 +65,7 @@ fn read(args: &ImportArgs) -> Result<Vec<ModelProfile>, Failure> {
         }
         ProfileFormat::Muri => return muri::read(&text_of(args)?).map_err(refused),
         ProfileFormat::Chronus => return chronus::read(&text_of(args)?).map_err(refused),
+        ProfileFormat::Synergy => return synergy::read(&text_of(args)?).map_err(refused),
         ProfileFormat::Pollux => Authors::Pollux,
         ProfileFormat::Sia => Authors::Sia,
     };

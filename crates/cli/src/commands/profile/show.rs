@@ -1,7 +1,6 @@
 //! `trainyard profile show`: one model, drawn.
 
-use super::{axes, kinds, memory};
-use super::{kinds, memory, training};
+use super::{axes, kinds, memory, training};
 use crate::args::ShowArgs;
 use crate::failure::Failure;
 use crate::given::load_catalog;
