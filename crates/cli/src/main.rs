@@ -51,7 +51,6 @@ fn main() -> ExitCode {
     if let Some(code) = trainyard_backend::program::main(&arguments[arguments.len().min(1)..]) {
         return code;
     }
-    let wants_json = arguments.iter().any(|argument| argument == "--json");
     let output = Output::new();
     output.watch_interrupts();
     if std::env::var_os("RUST_BACKTRACE").is_none() {
