@@ -16,6 +16,7 @@ mod open;
 mod reports;
 mod submit;
 
+pub(crate) use obey::holds;
 pub use open::{Opening, StartError};
 pub use submit::JOBS_MAX;
 
