@@ -17,7 +17,7 @@ mod reports;
 mod submit;
 
 pub(crate) use obey::holds;
-pub use open::{Opening, StartError};
+pub use open::{Opening, StartError, beliefs};
 pub use submit::JOBS_MAX;
 
 use crate::access::Caller;

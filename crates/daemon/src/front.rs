@@ -8,6 +8,8 @@ mod asking;
 mod looking;
 mod planning;
 
+pub use asking::label;
+
 use crate::access::{self, Caller, Right};
 use crate::clock::wall_micros;
 use crate::core::Ask;

@@ -74,6 +74,12 @@ impl Reader {
         read::key(&self.connection, user, key).map_err(explain(&self.path))
     }
 
+    /// A named value.
+    pub fn meta(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let mut all = read::meta(&self.connection).map_err(explain(&self.path))?;
+        Ok(all.remove(name))
+    }
+
     /// All tokens, by name.
     pub fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
         read::tokens(&self.connection).map_err(explain(&self.path))
