@@ -90,9 +90,9 @@ impl Thinker {
         if self.worker.is_none() {
             self.worker = self.build();
         }
-        let sent =
-            self.worker.as_ref().map(|worker| worker.questions.send((self.number, question)));
-        if !matches!(sent, Some(Ok(()))) {
+        let asked = (self.number, question);
+        let sent = self.worker.as_ref().is_some_and(|worker| worker.questions.send(asked).is_ok());
+        if !sent {
             // Nobody will think about it, so the time is up at once.
             self.worker = None;
             self.deadline = Some(Instant::now());
