@@ -2,6 +2,8 @@
 
 use super::host_args::StateArgs;
 use crate::failure::Failure;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 /// The folders and files of one daemon.
@@ -46,13 +48,23 @@ impl Places {
             (None, None, true) => PathBuf::from("/run/trainyard"),
             (None, None, false) => own.unwrap_or_else(|| state.join("run")),
         };
-        Ok(Places {
+        let places = Places {
             store: state.join("store.db"),
             run: state.join("run"),
             flight: state.join("flight"),
             tls: state.join("tls"),
             socket: beside.join("api.sock"),
             state,
+        };
+        Ok(places)
+    }
+
+    /// Makes the folder for everything. Others may pass through it to their attempts, and see nothing of it.
+    pub fn make(&self) -> Result<(), Failure> {
+        let made = DirBuilder::new().recursive(true).mode(0o711).create(&self.state);
+        made.map_err(|error| {
+            let why = crate::output::reason(&error);
+            Failure::Operation(format!("the folder {} cannot be made: {why}", self.state.display()))
         })
     }
 }

@@ -35,6 +35,7 @@ pub fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     let places = Places::find(&args.state)?;
     let listen = Listen::parse(args, &places)?;
     let machine = machine::find(args.gpus.as_deref())?;
+    places.make()?;
     let ended = watch_signals()?;
     let store = Store::open(&places.store).map_err(operation)?;
     let (core, tenants) = core_options(args, &places, &store, &machine)?;
