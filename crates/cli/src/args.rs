@@ -28,6 +28,7 @@ Examples:
   trainyard policies tiresias                    what a policy is, knows and can be told
   trainyard trace generate --jobs 5000 --load 0.9 --out jobs.csv
   trainyard trace import sacct.txt --out jobs.csv    the trace of your own cluster
+  trainyard serve                                run real jobs on the GPUs of this machine
   trainyard submit train.toml                    submit jobs to a running daemon
   trainyard run --gpus 2 -- python train.py      submit a command, follow it, end as it ends
   trainyard why 12                               why a job waits, and what would change that";
@@ -84,6 +85,17 @@ pub enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
+}
+
+impl Command {
+    /// Whether an interrupt is its own affair.
+    pub fn ends_by_itself(&self) -> bool {
+        #[cfg(feature = "live")]
+        if let Command::Live(crate::live::LiveCommand::Serve(_)) = self {
+            return true;
+        }
+        false
+    }
 }
 
 const COMPARE_HELP: &str = "\

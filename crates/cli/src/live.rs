@@ -5,16 +5,25 @@
 //! - `job_files`: files as submissions.
 //! - `submit`, `follow`: submissions, and what comes of them.
 //! - `jobs`, `nodes`, `shares`, `events`, `daemon`, `tokens`: one file for each thing that is asked about.
+//! - `serve`: the daemon itself, on the GPUs that `machine` finds, with policies that `maker` makes.
+//! - `replay`, `doctor`: decisions taken again, and an installation looked at. Their flags are in `host_args`.
 //! - `show`: times, lengths and lists for people.
 
 mod args;
 mod client;
 mod daemon;
+mod doctor;
 mod events;
 mod follow;
+mod host_args;
 mod job_files;
 mod jobs;
+mod machine;
+mod maker;
 mod nodes;
+mod places;
+mod replay;
+mod serve;
 mod server;
 mod shares;
 mod show;
@@ -58,5 +67,8 @@ pub fn run(command: LiveCommand, output: &Output) -> Result<(), Failure> {
         LiveCommand::Capture(args) => daemon::capture(&args, output),
         LiveCommand::Token(command) => tokens::run(&command, output),
         LiveCommand::Job(command) => job_files::run(&command, output),
+        LiveCommand::Serve(args) => serve::run(&args, output),
+        LiveCommand::Replay(args) => replay::run(&args, output),
+        LiveCommand::Doctor(args) => doctor::run(&args, output),
     }
 }

@@ -52,14 +52,18 @@ fn main() -> ExitCode {
         return code;
     }
     let output = Output::new();
-    output.watch_interrupts();
     if std::env::var_os("RUST_BACKTRACE").is_none() {
         // A panic becomes one message below, or is counted by the engine.
         std::panic::set_hook(Box::new(|_| {}));
     }
     let outcome = match args::parse(arguments) {
-        Ok(command) => catch_unwind(AssertUnwindSafe(|| commands::run(command, &output)))
-            .unwrap_or_else(|panic| Err(Failure::Operation(internal(panic.as_ref())))),
+        Ok(command) => {
+            if !command.ends_by_itself() {
+                output.watch_interrupts();
+            }
+            catch_unwind(AssertUnwindSafe(|| commands::run(command, &output)))
+                .unwrap_or_else(|panic| Err(Failure::Operation(internal(panic.as_ref()))))
+        }
         Err(refused) => args::explain(refused, wants_json),
     };
     match outcome.and_then(|()| output.flush()) {

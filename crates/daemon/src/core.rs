@@ -16,7 +16,8 @@ mod open;
 mod reports;
 mod submit;
 
-pub use open::{Opening, StartError};
+pub(crate) use obey::holds;
+pub use open::{Opening, StartError, beliefs};
 pub use submit::JOBS_MAX;
 
 use crate::access::Caller;

@@ -5,17 +5,26 @@
 //! - [`core`]: the durable core, a state machine without input or output; [`record`], [`learn`] and [`words`] are its
 //!   parts.
 //! - [`flight`]: all that was told to the engine, so that every decision can be taken again.
+//! - [`host`]: the loop around the core, with its [`clock`]; [`thinker`] is the policy on a thread of its own,
+//!   [`recorder`] the flight record on disk.
+//! - [`seen`]: the daemon at one moment, for whoever looks; [`front`] is the desk that is made of both.
 //! - [`http`]: the rim: sockets, TLS, tokens, limits, one table of routes, its OpenAPI document.
 //! - [`metrics`]: what is counted and measured, as OpenMetrics text.
 
 pub mod access;
+pub mod clock;
 pub mod core;
 pub mod desk;
 pub mod flight;
+pub mod front;
+pub mod host;
 pub mod http;
 pub mod learn;
 pub mod metrics;
 pub mod record;
+pub mod recorder;
+pub mod seen;
+pub mod thinker;
 pub mod words;
 
 pub use access::{Caller, Right, Role};

@@ -1,7 +1,10 @@
 //! Why a job waits, as data.
 
-use crate::engine::Engine;
+use crate::engine::{Block, Engine};
 use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use trainyard_framework::{Live, State};
 use trainyard_types::{JobId, Phase, Reason, Time};
 
 /// Where a job stands and what keeps it there.
@@ -17,15 +20,49 @@ pub struct Explanation {
     pub reasons: Vec<Reason>,
 }
 
+/// A frozen copy of all that explanations rest on, to be asked while the engine goes on.
+#[derive(Clone)]
+pub struct Outlook {
+    state: Arc<State>,
+    blocked: BTreeMap<JobId, Block>,
+    notes: BTreeMap<JobId, Reason>,
+}
+
+impl Outlook {
+    /// As [`Engine::explain`], at the moment of the copy.
+    pub fn explain(&self, job: JobId) -> Option<Explanation> {
+        Grounds { state: &self.state, blocked: &self.blocked, notes: &self.notes }.explain(job)
+    }
+}
+
 impl Engine {
     /// Why a job does not run; nothing for a job that is not known or over.
     pub fn explain(&self, job: JobId) -> Option<Explanation> {
+        Grounds { state: &self.state, blocked: &self.blocked, notes: &self.notes }.explain(job)
+    }
+
+    /// A frozen copy of all that explanations rest on.
+    pub fn outlook(&self) -> Outlook {
+        let (blocked, notes) = (self.blocked.clone(), self.notes.clone());
+        Outlook { state: Arc::clone(&self.state), blocked, notes }
+    }
+}
+
+/// What an explanation rests on.
+struct Grounds<'a> {
+    state: &'a State,
+    blocked: &'a BTreeMap<JobId, Block>,
+    notes: &'a BTreeMap<JobId, Reason>,
+}
+
+impl Grounds<'_> {
+    fn explain(&self, job: JobId) -> Option<Explanation> {
         let live = self.state.live(job)?;
         let state = &live.state;
         let reasons = match state.phase {
             Phase::Blocked => self.why_blocked(job),
             Phase::Starting | Phase::Running => Vec::new(),
-            Phase::Unadmitted | Phase::Waiting | Phase::Saving => self.why_waiting(job),
+            Phase::Unadmitted | Phase::Waiting | Phase::Saving => self.why_waiting(live),
         };
         Some(Explanation { job, phase: state.phase, since: state.since, reasons })
     }
@@ -45,8 +82,8 @@ impl Engine {
         reasons
     }
 
-    fn why_waiting(&self, job: JobId) -> Vec<Reason> {
-        let live = self.state.live(job).expect("caller checked");
+    fn why_waiting(&self, live: &Live) -> Vec<Reason> {
+        let job = live.spec.id;
         if let Some(planned) = &live.state.planned {
             let holder = self.state.jobs.iter().flatten().find(|other| {
                 let held = other.state.held.as_ref();

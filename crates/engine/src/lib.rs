@@ -29,7 +29,7 @@ mod think;
 
 pub use elsewhere::Question;
 pub use engine::{Engine, Stats};
-pub use explain::Explanation;
+pub use explain::{Explanation, Outlook};
 pub use keep::Kept;
 pub use setup::{Quarantine, Setup, Trigger};
 pub use think::{Thought, think};

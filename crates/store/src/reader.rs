@@ -1,7 +1,7 @@
 //! Reading beside the daemon's commits.
 
 use crate::error::{StoreError, explain};
-use crate::row::{AttemptRow, AuditRow, EventRow, JobRow, UsageRow};
+use crate::row::{AttemptRow, AuditRow, EventRow, JobRow, TokenRow, UsageRow};
 use crate::{connection, read, schema};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -72,6 +72,17 @@ impl Reader {
     /// The digest and the answer that were kept for a client's key.
     pub fn key(&self, user: &str, key: &str) -> Result<Option<(String, String)>, StoreError> {
         read::key(&self.connection, user, key).map_err(explain(&self.path))
+    }
+
+    /// A named value.
+    pub fn meta(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let mut all = read::meta(&self.connection).map_err(explain(&self.path))?;
+        Ok(all.remove(name))
+    }
+
+    /// All tokens, by name.
+    pub fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
+        read::tokens(&self.connection).map_err(explain(&self.path))
     }
 
     /// The newest lines of the audit log, newest first.

@@ -54,6 +54,11 @@ pub fn parse_toml(text: &str) -> Result<(Cluster, Tenants), InputError> {
     cluster_toml::parse(text)
 }
 
+/// Reads tenants alone, as `[[tenant]]` tables.
+pub fn parse_tenants(text: &str) -> Result<Tenants, InputError> {
+    cluster_toml::parse_tenants(text)
+}
+
 /// Reads `16x8 a100, 4x4 t4`: nodes, GPUs in each, their type. All nodes stand in one rack.
 pub fn parse_line(text: &str) -> Result<Cluster, InputError> {
     let mut cluster = Cluster { pools: vec!["default".to_owned()], ..Cluster::default() };

@@ -24,12 +24,23 @@ pub(crate) fn parse(text: &str) -> Result<(Cluster, Tenants), InputError> {
     if let Some(section) = root.section("links")? {
         cluster.links = read_links(&section)?;
     }
+    Ok((cluster, read_tenants(&root)?))
+}
+
+/// Reads a text that declares tenants and nothing else.
+pub(crate) fn parse_tenants(text: &str) -> Result<Tenants, InputError> {
+    let document = Document::parse(text)?;
+    let root = document.root();
+    root.allow(&["tenant"])?;
+    read_tenants(&root)
+}
+
+fn read_tenants(root: &Section<'_, '_>) -> Result<Tenants, InputError> {
     let mut tenants: Vec<Tenant> = Vec::new();
     for section in root.sections("tenant")? {
         tenants.push(read_tenant(&section, &tenants)?);
     }
-    let tenants = if tenants.is_empty() { Tenants::default() } else { Tenants::new(tenants) };
-    Ok((cluster, tenants))
+    Ok(if tenants.is_empty() { Tenants::default() } else { Tenants::new(tenants) })
 }
 
 fn read_kind(section: &Section<'_, '_>, cluster: &mut Cluster) -> Result<(), InputError> {

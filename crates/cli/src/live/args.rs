@@ -79,6 +79,17 @@ pub enum LiveCommand {
     /// Check job files, and print their schema.
     #[command(subcommand)]
     Job(JobCommand),
+    /// Run the daemon: schedule real jobs on the GPUs of this machine.
+    #[command(after_help = super::host_args::SERVE_HELP)]
+    Serve(Box<super::host_args::ServeArgs>),
+    /// Take all decisions of a flight record again and compare them with those that were taken.
+    #[command(
+        after_help = "Example:\n  trainyard capture -o record.jsonl && trainyard replay record.jsonl"
+    )]
+    Replay(super::host_args::ReplayArgs),
+    /// Check an installation: store, sockets, rights, cgroups, users, GPUs, disk, clock, policy.
+    #[command(after_help = "Example:\n  trainyard doctor")]
+    Doctor(super::host_args::DoctorArgs),
 }
 
 const SUBMIT_HELP: &str = "\

@@ -6,6 +6,8 @@ mod live;
 mod pictures;
 mod place;
 mod profiles;
+#[cfg(feature = "live")]
+mod serving;
 mod store;
 mod sweep;
 mod traces;

@@ -10,9 +10,11 @@ use std::sync::Arc;
 use trainyard_backend::{Exit, Found, StopOrder};
 use trainyard_engine::{Engine, Kept};
 use trainyard_framework::{Beliefs, Usage};
-use trainyard_profile::Speeds;
+use trainyard_profile::{Catalog, Speeds};
 use trainyard_store::Loaded;
-use trainyard_types::{Attempt, End, Event, Job, JobId, ModelId, NodeId, Phase, Tenants, Time};
+use trainyard_types::{
+    Attempt, Cluster, End, Event, Job, JobId, ModelId, NodeId, Phase, Tenants, Time,
+};
 
 /// What a core is made from.
 pub struct Opening {
@@ -62,8 +64,8 @@ pub enum StartError {
 }
 
 /// Beliefs for a machine from profiles and what was learnt.
-pub fn beliefs(options: &CoreOptions, learnt: Option<&str>) -> Arc<dyn Beliefs> {
-    let speeds = Speeds::new(&options.catalog, &options.cluster);
+pub fn beliefs(catalog: &Catalog, cluster: &Cluster, learnt: Option<&str>) -> Arc<dyn Beliefs> {
+    let speeds = Speeds::new(catalog, cluster);
     Arc::new(Learnt::new(Arc::new(speeds), KIN_FROM as usize, learnt))
 }
 
@@ -78,7 +80,8 @@ impl Core {
         let drained: BTreeMap<String, String> = meta.read("drained")?.unwrap_or_default();
         let tenant_ids: HashMap<_, _> =
             tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
-        let beliefs = beliefs(&options, loaded.meta.get("learnt").map(String::as_str));
+        let learnt = loaded.meta.get("learnt").map(String::as_str);
+        let beliefs = beliefs(&options.catalog, &options.cluster, learnt);
         let cluster = Arc::clone(&options.cluster);
         let kin_ids = kin.iter().cloned().zip(KIN_FROM..).collect();
         let mut core = Core {

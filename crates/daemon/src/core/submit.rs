@@ -77,6 +77,29 @@ impl Core {
         Ok(Said::Submitted(answer))
     }
 
+    /// The jobs that a submission would make, with the names of their tenants; nothing is taken on.
+    pub(crate) fn draft(
+        &self,
+        caller: &Caller,
+        request: &SubmitRequest,
+        ends: &BTreeMap<u32, End>,
+    ) -> Result<Vec<(Job, String)>, Problem> {
+        access::check(caller, Right::Submit, None)?;
+        let mut checked = Vec::new();
+        for spec in &request.jobs {
+            self.check(spec, ends, &mut checked)?;
+        }
+        let unknown = ModelId(KIN_FROM + self.kin.len() as u32);
+        let drafts = (self.next_job..).zip(checked).map(|(id, one)| {
+            let tenant = one.spec.tenant.clone().unwrap_or_else(|| caller.user.clone());
+            let kin = self.kin_ids.get(&one.spec.name).map_or(unknown, |kin| ModelId(*kin));
+            let tenant_id = self.tenant_ids.get(&tenant).copied().unwrap_or_default();
+            let ids = (tenant_id, one.model.unwrap_or(kin));
+            (self.job(JobId(id), &one.spec, one.want, ids), tenant)
+        });
+        Ok(drafts.collect())
+    }
+
     fn take_on(
         &mut self,
         caller: &Caller,

@@ -1,0 +1,107 @@
+//! Flags of the daemon and of what looks at it from outside.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// What `serve --help` ends with.
+pub const SERVE_HELP: &str = "\
+Examples:
+  trainyard serve                                     the GPUs that NVML finds, for you alone
+  trainyard serve --gpus 4                            four slots, with or without a GPU behind them
+  trainyard serve --gpus 2xa100,2xv100 --policy las
+  trainyard serve --listen unix:/run/trainyard/api.sock --listen 0.0.0.0:8443 --tls self-signed
+
+Running jobs do not depend on the daemon: it may end, or be killed, and finds them again when it is back.
+The policy that was set last stays, unless --policy says otherwise; the first is `priority`.";
+
+/// `serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// GPUs: a number, or numbers with types such as 2xa100,2xv100 [default: those that NVML finds].
+    #[arg(long, value_name = "GPUS")]
+    pub gpus: Option<String>,
+    /// The policy: NAME or NAME:key=value,... [default: the one that was set last].
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+    /// Another placer than the policy's own.
+    #[arg(long, value_name = "NAME", requires = "policy")]
+    pub place: Option<String>,
+    /// A gate for new jobs.
+    #[arg(long, value_name = "NAME", requires = "policy")]
+    pub admit: Option<String>,
+    /// Where to listen (repeatable): unix:PATH or ADDRESS:PORT [default: the socket where commands look].
+    #[arg(long, value_name = "WHERE")]
+    pub listen: Vec<String>,
+    /// The certificate for ADDRESS:PORT: CERTIFICATE,KEY as PEM files, or `self-signed`.
+    #[arg(long, value_name = "FILES")]
+    pub tls: Option<String>,
+    /// A name of this machine that requests over the network may call it by (repeatable).
+    #[arg(long = "host-name", value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Tenants with weights and ceilings: a TOML file with [[tenant]] tables, as in a cluster file.
+    #[arg(long, value_name = "FILE")]
+    pub tenants: Option<PathBuf>,
+    /// Profiles of models beside the built-in ones (repeatable).
+    #[arg(long, value_name = "FILE")]
+    pub profiles: Vec<PathBuf>,
+    /// How long a policy may think before it is cut off.
+    #[arg(long, value_name = "SPAN", default_value = "5s")]
+    pub decision_limit: String,
+    /// The socket of a privileged helper, which starts jobs as their users.
+    #[arg(long, value_name = "SOCKET")]
+    pub helper: Option<PathBuf>,
+    /// Who are operators: Unix users, or one group as @GROUP; separated by commas.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub operators: Vec<String>,
+    /// Do not use cgroups, even where they can be had.
+    #[arg(long)]
+    pub no_cgroups: bool,
+    /// How the log is written, to standard error.
+    #[arg(long, value_name = "FORM", value_enum, default_value_t = LogForm::Text)]
+    pub log: LogForm,
+}
+
+/// How the log is written.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogForm {
+    /// Lines for people.
+    Text,
+    /// One JSON object for each line.
+    Json,
+}
+
+/// Where a daemon keeps everything.
+#[derive(Clone, Debug, Args)]
+pub struct StateArgs {
+    /// Where everything is kept [default: ~/.trainyard, or /var/lib/trainyard for root].
+    #[arg(long, value_name = "FOLDER", env = "TRAINYARD_STATE", hide_env_values = true)]
+    pub state: Option<PathBuf>,
+}
+
+/// `replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The record, as `trainyard capture` writes it.
+    pub record: PathBuf,
+    /// Profiles that the daemon was given (repeatable).
+    #[arg(long, value_name = "FILE")]
+    pub profiles: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub state: StateArgs,
+    /// The policy to be tried [default: the one that was set last].
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,270 @@
+//! `serve`: the daemon.
+
+use super::host_args::{LogForm, ServeArgs};
+use super::places::Places;
+use super::{machine, maker};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::{files, given, options};
+use nix::sys::signal::{SigSet, Signal};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use trainyard_backend::{Local, LocalOptions};
+use trainyard_daemon::core::CoreOptions;
+use trainyard_daemon::desk::PolicyRequest;
+use trainyard_daemon::front::{Front, label};
+use trainyard_daemon::host::{Host, HostOptions, Message, Running};
+use trainyard_daemon::http::{HttpOptions, Server, TlsSource};
+use trainyard_daemon::metrics::Metrics;
+use trainyard_daemon::recorder::RECORD_BYTES_MAX;
+use trainyard_engine::Setup;
+use trainyard_store::Store;
+use trainyard_types::Tenants;
+
+/// Processes and threads of one attempt, where nothing else limits them.
+const PROCESSES_MAX: u32 = 8192;
+/// Bytes of log kept for each process.
+const LOG_BYTES_MAX: u64 = 256 << 20;
+
+/// `serve`.
+pub fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
+    begin_log(args.log);
+    let places = Places::find(&args.state)?;
+    let listen = Listen::parse(args, &places)?;
+    let machine = machine::find(args.gpus.as_deref())?;
+    places.make()?;
+    let ended = watch_signals()?;
+    let store = Store::open(&places.store).map_err(operation)?;
+    let (core, tenants) = core_options(args, &places, &store, &machine)?;
+    let queue = mpsc::channel();
+    let backend = backend(args, &places, queue.0.clone())?;
+    let runs_as_users = backend.changes_users();
+    let host = HostOptions {
+        core,
+        tenants,
+        maker: maker::maker(),
+        decision_limit: Duration::from_micros(
+            options::span("--decision-limit", &args.decision_limit)?.0,
+        ),
+        flight: places.flight.clone(),
+        record_bytes_max: RECORD_BYTES_MAX,
+        runs_as_users,
+    };
+    let metrics = Arc::new(Metrics::new());
+    let policy = host.core.policy.clone();
+    let host = Host::start(host, store, Box::new(backend), queue, Arc::clone(&metrics));
+    let host = host.map_err(operation)?;
+    let front = Front::new(&host, maker::maker(), places.store.clone(), places.run.clone());
+    let http = listen.options(args, metrics, !runs_as_users);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(operation)?;
+    let served = runtime.block_on(async {
+        let server = Server::bind(Arc::new(front), http).await.map_err(operation)?;
+        let address = server.address();
+        let print = server.fingerprint().map(str::to_owned);
+        let listening = listen.told(address, print.as_deref());
+        output.print(&told(&places, &machine, &policy, &host, &listening, &listen))?;
+        server.run(async { drop(ended.await) }).await;
+        Ok(())
+    });
+    host.stop();
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    if served.is_ok() {
+        output.print("ended; jobs that run go on, and the next start finds them\n")?;
+    }
+    served
+}
+
+fn operation(error: impl std::fmt::Display) -> Failure {
+    Failure::Operation(error.to_string())
+}
+
+fn begin_log(form: LogForm) {
+    let subscriber = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    let subscriber = subscriber.with_max_level(tracing::Level::INFO);
+    // A second one in the same process would be refused, and is not needed.
+    let _ = match form {
+        LogForm::Text => {
+            let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
+            tracing::subscriber::set_global_default(subscriber.with_ansi(color).finish())
+        }
+        LogForm::Json => tracing::subscriber::set_global_default(subscriber.json().finish()),
+    };
+}
+
+/// Signals that ask for the end are waited for by one thread; all others, made later, leave them alone.
+fn watch_signals() -> Result<oneshot::Receiver<()>, Failure> {
+    let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
+    signals.thread_block().map_err(operation)?;
+    let (end, ended) = oneshot::channel();
+    let watch = move || {
+        let _ = signals.wait();
+        let _ = end.send(());
+        // Whoever asks again does not want to wait.
+        let _ = signals.wait();
+        std::process::exit(crate::failure::INTERRUPTED);
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(watch).map_err(operation)?;
+    Ok(ended)
+}
+
+fn core_options(
+    args: &ServeArgs,
+    places: &Places,
+    store: &Store,
+    machine: &machine::Machine,
+) -> Result<(CoreOptions, Tenants), Failure> {
+    let kept = store.reader().and_then(|reader| reader.meta("policy")).map_err(operation)?;
+    let kept = kept.and_then(|text| serde_json::from_str::<String>(&text).ok());
+    let asked = args.policy.as_ref().map(|policy| {
+        let (place, admit) = (args.place.clone(), args.admit.clone());
+        label(&PolicyRequest { policy: policy.clone(), place, admit })
+    });
+    let policy = asked.or(kept).unwrap_or_else(|| maker::FIRST.to_owned());
+    let half_life = maker::build(&policy)?.usage_half_life;
+    let tenants = match &args.tenants {
+        None => Tenants::default(),
+        Some(path) => {
+            let text = files::read_text(path)?;
+            let read = trainyard_workload::cluster::parse_tenants(&text);
+            read.map_err(|fault| Failure::input(path.display(), fault))?
+        }
+    };
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let core = CoreOptions {
+        cluster: Arc::new(machine.cluster.clone()),
+        devices: machine.devices.clone(),
+        catalog: Arc::new(given::load_catalog(&args.profiles)?),
+        setup: Setup::default(),
+        policy,
+        half_life,
+        boot: boot.trim().to_owned(),
+        checkpoint_root: places.run.join("checkpoints").display().to_string(),
+        processes_max: PROCESSES_MAX,
+        log_bytes_max: LOG_BYTES_MAX,
+    };
+    Ok((core, tenants))
+}
+
+fn backend(
+    args: &ServeArgs,
+    places: &Places,
+    messages: mpsc::Sender<Message>,
+) -> Result<Local, Failure> {
+    let program = std::env::current_exe().map_err(operation)?;
+    let mut options = LocalOptions::new(places.run.clone(), program);
+    options.helper.clone_from(&args.helper);
+    options.cgroups = !args.no_cgroups;
+    let reports = move |report| {
+        // Nobody listens any more when the daemon ends.
+        let _ = messages.send(Message::Report(report));
+    };
+    Local::new(options, reports).map_err(operation)
+}
+
+/// Where the daemon listens.
+struct Listen {
+    socket: Option<PathBuf>,
+    tcp: Option<SocketAddr>,
+    tls: Option<TlsSource>,
+    /// Whether commands find it without being told.
+    usual: bool,
+}
+
+impl Listen {
+    fn parse(args: &ServeArgs, places: &Places) -> Result<Listen, Failure> {
+        let mut listen = Listen { socket: None, tcp: None, tls: None, usual: false };
+        let expected = "unix:PATH or ADDRESS:PORT, each once at most";
+        for text in &args.listen {
+            let taken = match (text.strip_prefix("unix:"), text.parse::<SocketAddr>()) {
+                (Some(path), _) if !path.is_empty() => listen.socket.replace(path.into()).is_some(),
+                (None, Ok(address)) => listen.tcp.replace(address).is_some(),
+                _ => true,
+            };
+            if taken {
+                return Err(Failure::flag("--listen", text, expected));
+            }
+        }
+        if args.listen.is_empty() {
+            listen.socket = Some(places.socket.clone());
+            listen.usual = args.state.state.is_none();
+        }
+        listen.tls = match args.tls.as_deref() {
+            None => None,
+            Some("self-signed") => Some(TlsSource::SelfSigned { folder: places.tls.clone() }),
+            Some(text) => {
+                let expected = "CERTIFICATE,KEY or self-signed";
+                let files = text.split_once(',');
+                let (certificate, key) =
+                    files.ok_or_else(|| Failure::flag("--tls", text, expected))?;
+                Some(TlsSource::Files { certificate: certificate.into(), key: key.into() })
+            }
+        };
+        Ok(listen)
+    }
+
+    fn options(&self, args: &ServeArgs, metrics: Arc<Metrics>, only_own_user: bool) -> HttpOptions {
+        let (groups, operators): (Vec<String>, Vec<String>) =
+            args.operators.iter().cloned().partition(|name| name.starts_with('@'));
+        HttpOptions {
+            socket: self.socket.clone(),
+            tcp: self.tcp,
+            tls: self.tls.clone(),
+            names: args.names.clone(),
+            only_own_user,
+            operators,
+            operator_group: groups.first().map(|name| name.trim_start_matches('@').to_owned()),
+            ..HttpOptions::new(metrics)
+        }
+    }
+
+    fn told(&self, address: Option<SocketAddr>, print: Option<&str>) -> Vec<String> {
+        let mut told = Vec::new();
+        told.extend(self.socket.as_ref().map(|path| format!("unix:{}", path.display())));
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        told.extend(address.map(|address| format!("{scheme}://{address} (a token is needed)")));
+        told.extend(print.map(|print| format!("certificate {print}")));
+        told
+    }
+}
+
+/// What the daemon does, for whoever started it.
+fn told(
+    places: &Places,
+    machine: &machine::Machine,
+    policy: &str,
+    host: &Running,
+    listening: &[String],
+    listen: &Listen,
+) -> String {
+    let health = host.shared.health();
+    let mut text = format!("trainyard {}\n", crate::args::VERSION);
+    let mut row = |name: &str, value: &str| text.push_str(&format!("{name:<10}{value}\n"));
+    for place in listening {
+        row("listens", place);
+    }
+    row("GPUs", &machine.told);
+    row("policy", policy);
+    row(
+        "jobs",
+        match health.runs_as_users {
+            true => "run as the users who submit them",
+            false => "run as the daemon's user; it serves that user and root only",
+        },
+    );
+    let open = host.shared.latest().map_or(0, |seen| seen.records.len());
+    let state = format!("{} (start {}, {open} jobs open)", places.state.display(), health.epoch);
+    row("state", &state);
+    for warning in &health.backend {
+        row("warning", warning);
+    }
+    let server = match (&listen.socket, listen.usual) {
+        (Some(path), false) => format!(" --server unix:{}", path.display()),
+        _ => String::new(),
+    };
+    text.push_str(&format!("\nTry:  trainyard run{server} -- echo hello\n"));
+    text
+}

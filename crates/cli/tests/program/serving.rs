@@ -1,0 +1,251 @@
+//! The real daemon, with real jobs on declared slots.
+
+use super::place::Ran;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long anything may take before a test gives up on it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A daemon with a folder of its own, short enough for the names of sockets.
+struct Daemon {
+    folder: PathBuf,
+    process: Child,
+}
+
+impl Daemon {
+    fn start(name: &str) -> Daemon {
+        let folder = std::env::temp_dir().join(format!("ty-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        let process = spawn(&folder);
+        Daemon { folder, process }
+    }
+
+    /// Ends the daemon as a crash would, and waits.
+    fn kill(&mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("it ends");
+    }
+
+    fn start_again(&mut self) {
+        self.process = spawn(&self.folder);
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Ran {
+        ran(self.command(arguments))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = program(&self.folder, arguments);
+        command
+            .env("TRAINYARD_SERVER", format!("unix:{}", self.folder.join("s/api.sock").display()));
+        command
+    }
+
+    fn said(&self, arguments: &[&str]) -> String {
+        let ran = self.ask(arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {}{}", ran.out, ran.err);
+        ran.out
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.said(arguments)).expect("JSON")
+    }
+
+    /// Submits a shell script that needs so many GPUs; the id of the job.
+    fn submit(&self, name: &str, script: &str, gpus: u32) -> String {
+        let file = format!("{name}.toml");
+        let text = format!(
+            "name = \"{name}\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\ngpus = {gpus}\nretries = 0\n"
+        );
+        fs::write(self.folder.join(&file), text).expect("a file");
+        let submitted = self.json(&["submit", &file, "--json"]);
+        submitted["jobs"][0].as_u64().expect("an id").to_string()
+    }
+
+    fn standing(&self, job: &str) -> String {
+        let all = self.json(&["ps", "-a", "--json"]);
+        let rows = all["jobs"].as_array().expect("rows");
+        let row = rows.iter().find(|row| row["id"].to_string() == job);
+        row.map_or_else(String::new, |row| row["standing"].as_str().unwrap_or("").to_owned())
+    }
+
+    fn wait_until(&self, job: &str, standing: &str) {
+        let begun = Instant::now();
+        while self.standing(job) != standing {
+            let late = begun.elapsed() > PATIENCE;
+            assert!(!late, "job {job} is {} and not {standing}", self.standing(job));
+            sleep(Duration::from_millis(30));
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let jobs = self.ask(&["ps", "--json"]).out;
+        let jobs: Value = serde_json::from_str(&jobs).unwrap_or_default();
+        for row in jobs["jobs"].as_array().into_iter().flatten() {
+            self.ask(&["cancel", &row["id"].to_string()]);
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn program(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
+    command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    for name in ["STATE", "SERVER", "TOKEN", "TOKEN_FILE", "CA"] {
+        command.env_remove(format!("TRAINYARD_{name}"));
+    }
+    command
+}
+
+fn ran(mut command: Command) -> Ran {
+    let output = command.output().expect("the program starts");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let code = output.status.code().unwrap_or(-1);
+    Ran { code, out: text(output.stdout), err: text(output.stderr) }
+}
+
+fn spawn(folder: &Path) -> Child {
+    let mut command = program(folder, &["serve", "--state", "s", "--gpus", "2"]);
+    let log = fs::File::create(folder.join("serve.log")).expect("a log");
+    command.stdout(log.try_clone().expect("a log")).stderr(log);
+    let process = command.spawn().expect("the daemon starts");
+    let begun = Instant::now();
+    while UnixStream::connect(folder.join("s/api.sock")).is_err() {
+        let log = fs::read_to_string(folder.join("serve.log")).unwrap_or_default();
+        assert!(begun.elapsed() < PATIENCE, "the daemon does not answer: {log}");
+        sleep(Duration::from_millis(20));
+    }
+    process
+}
+
+#[test]
+fn jobs_run_wait_are_explained_and_end() {
+    let daemon = Daemon::start("jobs");
+    let run = daemon.ask(&["run", "--", "echo", "hello"]);
+    assert_eq!((run.code, run.out.as_str()), (0, "hello\n"), "{}", run.err);
+    fs::write(
+        daemon.folder.join("bad.toml"),
+        "command = [\"sh\", \"-c\", \"exit 3\"]\nretries = 0\n",
+    )
+    .expect("a file");
+    let failed = daemon.ask(&["submit", "--wait", "bad.toml"]);
+    assert_eq!(failed.code, 3, "the code of the job: {}{}", failed.out, failed.err);
+
+    let first = daemon.submit("first", "echo begun; exec sleep 60", 2);
+    daemon.wait_until(&first, "running");
+    let second = daemon.submit("second", "true", 2);
+    let why = daemon.said(&["why", &second]);
+    assert!(why.contains("needs 2 GPUs"), "{why}");
+    assert!(why.contains(&format!("job {first} (2 GPUs) ending")), "{why}");
+    let plan = daemon.json(&["plan", "second.toml", "--json"]);
+    assert_eq!(plan["jobs"][0]["starts_now"], false, "{plan}");
+    assert!(daemon.said(&["nodes"]).contains(" 0 of 2 "));
+
+    daemon.said(&["hold", &second]);
+    assert!(daemon.said(&["why", &second]).contains("is held"));
+    daemon.said(&["release", &second]);
+    assert_eq!(daemon.said(&["policy", "las"]).trim(), "las");
+    assert_eq!(daemon.ask(&["policy", "lass"]).code, 3, "a policy that is not there");
+    assert_eq!(daemon.said(&["policy"]).trim(), "las", "what is refused changes nothing");
+
+    let begun = Instant::now();
+    while !daemon.said(&["logs", &first]).contains("begun") {
+        assert!(begun.elapsed() < PATIENCE, "nothing in the log");
+        sleep(Duration::from_millis(30));
+    }
+    daemon.said(&["cancel", &first]);
+    daemon.wait_until(&first, "cancelled");
+    daemon.wait_until(&second, "finished");
+    assert_eq!(daemon.ask(&["cancel", &first]).code, 7, "it is over already");
+    assert_eq!(daemon.ask(&["why", "999"]).code, 6, "there is no such job");
+    let status = daemon.json(&["status", "--json"]);
+    assert_eq!((&status["gpus_used"], &status["epoch"]), (&0.into(), &1.into()), "{status}");
+    let used = daemon.json(&["acct", "--json"]);
+    assert_eq!(used["usage"][0]["launches"], 4, "{used}");
+}
+
+#[test]
+fn a_daemon_that_is_killed_finds_its_jobs_and_their_ends() {
+    let mut daemon = Daemon::start("killed");
+    let long = daemon.submit("long", "echo $$ >> pids; exec sleep 60", 1);
+    let short = daemon.submit("short", "sleep 0.5; exit 7", 1);
+    daemon.wait_until(&long, "running");
+    daemon.wait_until(&short, "running");
+    daemon.kill();
+    sleep(Duration::from_millis(900));
+    daemon.start_again();
+
+    daemon.wait_until(&short, "failed");
+    let events = daemon.said(&["events"]);
+    assert!(events.contains("exit code 7"), "{events}");
+    assert_eq!(daemon.standing(&long), "running");
+    let pids = fs::read_to_string(daemon.folder.join("pids")).expect("it ran");
+    assert_eq!(pids.lines().count(), 1, "it was started once: {pids}");
+    let alive = Path::new("/proc").join(pids.trim()).exists();
+    assert!(alive, "the process of the first start still runs");
+    assert_eq!(daemon.json(&["status", "--json"])["epoch"], 2);
+    daemon.said(&["cancel", &long]);
+    daemon.wait_until(&long, "cancelled");
+}
+
+#[test]
+fn a_live_record_is_replayed_bit_for_bit_and_a_changed_one_is_not() {
+    let daemon = Daemon::start("replay");
+    for number in 0..6 {
+        daemon.submit(&format!("job{number}"), "sleep 0.1", 1 + number % 2);
+    }
+    daemon.said(&["policy", "fair-share"]);
+    let last = daemon.submit("last", "true", 2);
+    daemon.wait_until(&last, "finished");
+    daemon.said(&["capture", "-o", "record.jsonl"]);
+    let again = ran(program(&daemon.folder, &["replay", "record.jsonl", "--json"]));
+    assert_eq!(again.code, 0, "{}{}", again.out, again.err);
+    let again: Value = serde_json::from_str(&again.out).expect("JSON");
+    assert!(again["decisions"].as_u64().is_some_and(|count| count >= 4), "{again}");
+    assert_eq!(again["different"], 0, "{again}");
+
+    let record = fs::read_to_string(daemon.folder.join("record.jsonl")).expect("a record");
+    let changed = record.replacen("\"changes\":[{\"job\":0,", "\"changes\":[{\"job\":1,", 1);
+    assert_ne!(record, changed, "a decision to be changed");
+    fs::write(daemon.folder.join("changed.jsonl"), changed).expect("a file");
+    let again = ran(program(&daemon.folder, &["replay", "changed.jsonl"]));
+    assert_eq!(again.code, 1, "{}{}", again.out, again.err);
+}
+
+#[test]
+fn what_cannot_be_served_is_said_and_the_doctor_looks_at_the_rest() {
+    let daemon = Daemon::start("refused");
+    let second = ran(program(&daemon.folder, &["serve", "--state", "s", "--gpus", "2"]));
+    assert_eq!(second.code, 1);
+    assert!(second.err.contains("in use by process"), "{}", second.err);
+    for (arguments, part) in [
+        (&["serve", "--state", "t", "--gpus", "0"][..], "--gpus"),
+        (&["serve", "--state", "t", "--gpus", "2", "--policy", "fiffo"], "fifo"),
+        (&["serve", "--state", "t", "--gpus", "2", "--listen", "here"], "--listen"),
+    ] {
+        let refused = ran(program(&daemon.folder, arguments));
+        assert_eq!(refused.code, 3, "{arguments:?}: {}", refused.err);
+        assert!(refused.err.contains(part), "{arguments:?}: {}", refused.err);
+    }
+    let open = ["serve", "--state", "t", "--gpus", "2", "--listen", "0.0.0.0:0"];
+    let open = ran(program(&daemon.folder, &open));
+    assert!(open.code == 1 && open.err.contains("without TLS"), "{}", open.err);
+    let doctor = ran(program(&daemon.folder, &["doctor", "--state", "s", "--json"]));
+    let checks: Value = serde_json::from_str(&doctor.out).expect("JSON");
+    let check = |name: &str| {
+        let all = checks["checks"].as_array().expect("checks");
+        all.iter().find(|check| check["name"] == name).expect("a check")["verdict"].clone()
+    };
+    assert_eq!((check("store"), check("socket")), ("good".into(), "good".into()), "{checks}");
+}

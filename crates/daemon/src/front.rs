@@ -1,0 +1,266 @@
+//! The desk: changes go to the loop, looks to a frozen moment, the past to the store.
+//!
+//! - `asking`: changes, and what must be looked up before the loop is asked.
+//! - `looking`: jobs, logs, events, use.
+//! - `planning`: a dry run of the policy.
+
+mod asking;
+mod looking;
+mod planning;
+
+pub use asking::label;
+
+use crate::access::{self, Caller, Right};
+use crate::clock::wall_micros;
+use crate::core::Ask;
+use crate::desk::{
+    AcctRequest, Act, Desk, JobFilter, LogChunk, LogRequest, NewToken, NodeAct, PolicyRequest,
+    Reply, TokenInfo,
+};
+use crate::host::{Message, Shared};
+use crate::recorder::RecordReader;
+use crate::seen::Seen;
+use crate::thinker::Maker;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use trainyard_api::answer::{
+    AcctRow, EventRow, FairRow, JobDetail, JobRow, NodeRow, PlanAnswer, Status, SubmitRequest,
+    Submitted, WhyAnswer,
+};
+use trainyard_api::{Code, Problem};
+use trainyard_store::{Reader, StoreError};
+
+/// How long a look waits for the loop before it is shown what was seen last.
+const LOOK_WAIT: Duration = Duration::from_secs(2);
+/// Readers that are kept open.
+const READERS_KEPT: usize = 16;
+
+/// The desk of a running host.
+#[derive(Clone)]
+pub struct Front(Arc<Parts>);
+
+struct Parts {
+    messages: Sender<Message>,
+    shared: Arc<Shared>,
+    record: RecordReader,
+    maker: Maker,
+    store: PathBuf,
+    run_dir: PathBuf,
+    readers: Mutex<Vec<Reader>>,
+}
+
+impl Front {
+    /// The desk of a host whose store is at `store` and whose attempts are in `run_dir`.
+    pub fn new(
+        host: &crate::host::Running,
+        maker: Maker,
+        store: PathBuf,
+        run_dir: PathBuf,
+    ) -> Front {
+        Front(Arc::new(Parts {
+            messages: host.messages.clone(),
+            shared: Arc::clone(&host.shared),
+            record: host.record.clone(),
+            maker,
+            store,
+            run_dir,
+            readers: Mutex::default(),
+        }))
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.0.shared
+    }
+
+    fn say(&self, message: Message) -> Result<(), Problem> {
+        self.0.messages.send(message).map_err(|_| ending())
+    }
+
+    /// The daemon as it is now.
+    async fn look(&self) -> Result<Arc<Seen>, Problem> {
+        if let Some(seen) = self.shared().fresh() {
+            return Ok(seen);
+        }
+        let (reply, seen) = oneshot::channel();
+        self.say(Message::Look(reply))?;
+        match tokio::time::timeout(LOOK_WAIT, seen).await {
+            Ok(Ok(seen)) => Ok(seen),
+            Ok(Err(_)) | Err(_) => self.shared().latest().ok_or_else(ending),
+        }
+    }
+
+    /// Asks the store on a thread where waiting holds nobody up.
+    async fn read<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let front = self.clone();
+        let answer = tokio::task::spawn_blocking(move || {
+            let kept = lock(&front.0.readers).pop();
+            let reader = kept.map_or_else(|| Reader::open(&front.0.store), Ok)?;
+            let answer = ask(&reader)?;
+            let mut readers = lock(&front.0.readers);
+            if readers.len() < READERS_KEPT {
+                readers.push(reader);
+            }
+            Ok(answer)
+        });
+        let answer: Result<T, StoreError> = answer.await.map_err(|_| lost())?;
+        answer.map_err(|error| Problem::new(Code::StoreFailed, error.to_string()))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn ending() -> Problem {
+    Problem::new(Code::Unreachable, "the daemon is ending; try again when it is back")
+}
+
+fn lost() -> Problem {
+    Problem::new(Code::Internal, "a thread was lost; try again")
+}
+
+impl Desk for Front {
+    fn submit(&self, caller: Caller, request: SubmitRequest) -> Reply<'_, Submitted> {
+        Box::pin(self.take_submission(caller, request))
+    }
+
+    fn plan(&self, caller: Caller, request: SubmitRequest) -> Reply<'_, PlanAnswer> {
+        Box::pin(self.take_plan(caller, request))
+    }
+
+    fn act(&self, caller: Caller, job: u32, act: Act) -> Reply<'_, JobRow> {
+        Box::pin(async move {
+            self.ask(&caller, || Ask::Act { job, act: act.clone() }).await?;
+            let (row, _) = self.row(job).await?;
+            Ok(row)
+        })
+    }
+
+    fn jobs(&self, caller: Caller, filter: JobFilter) -> Reply<'_, Vec<JobRow>> {
+        Box::pin(self.list(caller, filter))
+    }
+
+    fn job(&self, caller: Caller, job: u32) -> Reply<'_, JobDetail> {
+        Box::pin(self.detail(caller, job))
+    }
+
+    fn why(&self, caller: Caller, job: u32) -> Reply<'_, WhyAnswer> {
+        Box::pin(self.reasons(caller, job))
+    }
+
+    fn logs(&self, caller: Caller, job: u32, request: LogRequest) -> Reply<'_, LogChunk> {
+        Box::pin(self.log(caller, job, request))
+    }
+
+    fn nodes(&self, caller: Caller) -> Reply<'_, Vec<NodeRow>> {
+        Box::pin(async move {
+            access::check(&caller, Right::Look, None)?;
+            Ok(self.look().await?.nodes())
+        })
+    }
+
+    fn node(&self, caller: Caller, node: String, act: NodeAct) -> Reply<'_, NodeRow> {
+        Box::pin(async move {
+            self.ask(&caller, || Ask::Node { node: node.clone(), act: act.clone() }).await?;
+            let rows = self.look().await?.nodes();
+            let row = rows.into_iter().find(|row| row.name == node);
+            row.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no node `{node}`")))
+        })
+    }
+
+    fn fair(&self, caller: Caller) -> Reply<'_, Vec<FairRow>> {
+        Box::pin(async move {
+            access::check(&caller, Right::Look, None)?;
+            Ok(self.look().await?.fair())
+        })
+    }
+
+    fn acct(&self, caller: Caller, request: AcctRequest) -> Reply<'_, Vec<AcctRow>> {
+        Box::pin(self.use_of(caller, request))
+    }
+
+    fn events(
+        &self,
+        caller: Caller,
+        after: u64,
+        max: usize,
+        wait_seconds: f64,
+    ) -> Reply<'_, Vec<EventRow>> {
+        Box::pin(self.happened(caller, after, max, wait_seconds))
+    }
+
+    fn status(&self, caller: Caller) -> Reply<'_, Status> {
+        Box::pin(async move {
+            access::check(&caller, Right::Look, None)?;
+            let seen = self.look().await?;
+            Ok(seen.status(&self.shared().health(), &caller.user, caller.role.name()))
+        })
+    }
+
+    fn set_policy(&self, caller: Caller, request: PolicyRequest) -> Reply<'_, Status> {
+        Box::pin(async move {
+            self.change_policy(&caller, request).await?;
+            self.status(caller).await
+        })
+    }
+
+    fn capture(&self, caller: Caller) -> Reply<'_, Vec<u8>> {
+        Box::pin(async move {
+            access::check(&caller, Right::RulePolicy, None)?;
+            let record = self.0.record.read().await;
+            record.map_err(|why| Problem::new(Code::StoreFailed, why))
+        })
+    }
+
+    fn tokens(&self, caller: Caller) -> Reply<'_, Vec<TokenInfo>> {
+        Box::pin(async move {
+            access::check(&caller, Right::RuleStore, None)?;
+            let now = wall_micros() as f64 / 1e6;
+            let mut tokens = self.shared().tokens();
+            tokens.retain(|token| token.expires.is_none_or(|expires| expires > now));
+            Ok(tokens)
+        })
+    }
+
+    fn add_token(&self, caller: Caller, token: NewToken) -> Reply<'_, TokenInfo> {
+        Box::pin(self.take_token(caller, token))
+    }
+
+    fn drop_token(&self, caller: Caller, name: String) -> Reply<'_, ()> {
+        Box::pin(self.let_token_go(caller, name))
+    }
+
+    fn whose(&self, digest: String) -> Reply<'_, Option<TokenInfo>> {
+        let now = wall_micros() as f64 / 1e6;
+        let token = self.shared().token(&digest);
+        let good = token.filter(|token| token.expires.is_none_or(|expires| expires > now));
+        Box::pin(std::future::ready(Ok(good)))
+    }
+
+    fn refused(&self, user: String, action: String, target: String) {
+        let caller = Caller { user, uid: None, role: access::Role::Viewer };
+        let ask = Box::new(Ask::Refused { action, target });
+        let (reply, _) = oneshot::channel();
+        // Nobody waits for it.
+        let _ = self.say(Message::Ask { caller, ask, pipeline: None, reply });
+    }
+
+    fn metrics(&self) -> Reply<'_, String> {
+        Box::pin(async move {
+            let seen = self.look().await?;
+            let front = self.clone();
+            let text = tokio::task::spawn_blocking(move || {
+                let metrics = &front.shared().metrics;
+                metrics.set_levels(&seen.levels());
+                metrics.encode()
+            });
+            text.await.map_err(|_| lost())
+        })
+    }
+}

@@ -1,0 +1,167 @@
+//! A dry run: what the policy would decide if a submission came now.
+
+use super::{Front, lost};
+use crate::access::{self, Caller, Right};
+use crate::host::{Drafted, Message};
+use crate::seen::{Seen, forecast};
+use crate::words;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use trainyard_api::answer::{PlanAnswer, PlanRow, SubmitRequest};
+use trainyard_api::{Code, Problem};
+use trainyard_engine::{Question, Thought};
+use trainyard_framework::{Live, Snapshot, State, Usage};
+use trainyard_types::{Decision, Job, JobId, JobState, Phase, Reason, TenantId, Verdict};
+
+impl Front {
+    pub(super) async fn take_plan(
+        &self,
+        caller: Caller,
+        request: SubmitRequest,
+    ) -> Result<PlanAnswer, Problem> {
+        access::check(&caller, Right::Submit, None)?;
+        let (_, ends) =
+            self.look_up(&caller, &SubmitRequest { key: None, ..request.clone() }).await?;
+        let (reply, drafted) = oneshot::channel();
+        let names: Vec<String> = request.jobs.iter().map(|job| job.name.clone()).collect();
+        self.say(Message::Draft { caller, request, ends, reply })?;
+        let drafted = drafted.await.map_err(|_| super::ending())??;
+        let maker = Arc::clone(&self.0.maker);
+        let planned = tokio::task::spawn_blocking(move || {
+            let label = drafted.1.policy.clone();
+            let mut pipeline = maker(&label).map_err(|why| Problem::new(Code::Internal, why))?;
+            Ok(plan(drafted, &names, |question| question.think(&mut pipeline)))
+        });
+        planned.await.map_err(|_| lost())?
+    }
+}
+
+fn plan(
+    (jobs, seen): Drafted,
+    names: &[String],
+    think: impl FnOnce(&Question) -> Thought,
+) -> PlanAnswer {
+    let question = question(&jobs, &seen);
+    let thought = think(&question);
+    let state = &question.snapshot.state;
+    let (decision, basis) = match thought {
+        Thought::Decided(decision) => {
+            let basis = format!("one decision of `{}` on the queue as it is now", seen.policy);
+            (decision, basis)
+        }
+        Thought::Failed(error) => {
+            (Decision::default(), format!("the policy could not decide: {error}"))
+        }
+        Thought::Panicked | Thought::Stuck => {
+            (Decision::default(), "the policy gave no answer".to_owned())
+        }
+    };
+    let moved = moved(&decision, &seen);
+    let rows = jobs.iter().enumerate().map(|(index, (job, _))| {
+        let name = names.get(index).filter(|name| !name.is_empty());
+        let name = name.cloned().unwrap_or_else(|| format!("job {}", index + 1));
+        row(name, job, (&decision, &moved), &seen, state)
+    });
+    PlanAnswer { jobs: rows.collect(), basis }
+}
+
+fn row(
+    name: String,
+    job: &Job,
+    (decision, moved): (&Decision, &[JobId]),
+    seen: &Seen,
+    state: &State,
+) -> PlanRow {
+    let now = seen.snapshot.now;
+    let change = decision.changes.iter().find(|change| change.job == job.id);
+    let place = change.and_then(|change| change.to.as_ref());
+    if let Some(place) = place {
+        // Whoever holds what it gets has to stop first.
+        let in_the_way: Vec<u32> = (moved.iter())
+            .filter(|other| {
+                let held =
+                    seen.snapshot.state.live(**other).and_then(|live| live.state.held.as_ref());
+                held.is_some_and(|held| held.placement.overlaps(&place.placement))
+            })
+            .map(|other| other.0)
+            .collect();
+        return PlanRow {
+            name,
+            starts_now: true,
+            holds: crate::core::holds(&state.cluster, place),
+            moved: in_the_way,
+            starts_in_seconds: Some(0.0),
+            why: String::new(),
+        };
+    }
+    let verdict = decision.verdicts.iter().find(|(id, _)| *id == job.id);
+    let refused = verdict.and_then(|(_, verdict)| match verdict {
+        Verdict::Accept => None,
+        Verdict::Hold(reason) | Verdict::Reject(reason) => Some(reason.clone()),
+    });
+    let noted = decision.notes.iter().find(|note| note.job == job.id);
+    let begin = job.not_before.map(|time| Reason::NotBefore { time });
+    let after = job.after.first().map(|job| Reason::After { job: *job });
+    let reason = begin.or(after).or(refused).or_else(|| noted.map(|note| note.reason.clone()));
+    let reason = reason.unwrap_or(Reason::Undecided);
+    let why = match &reason {
+        Reason::Undecided => "jobs before it get what is free".to_owned(),
+        other => words::sentence(other, now, &state.tenants),
+    };
+    let told = match reason {
+        Reason::NotBefore { time } => Some(time.since(now)),
+        Reason::After { .. } => None,
+        _ => forecast(&seen.snapshot, &job.want),
+    };
+    let starts_in_seconds = told.map(|wait| wait.as_secs_f64());
+    PlanRow {
+        name,
+        starts_now: false,
+        holds: Vec::new(),
+        moved: Vec::new(),
+        starts_in_seconds,
+        why,
+    }
+}
+
+/// Jobs that would lose what they hold.
+fn moved(decision: &Decision, seen: &Seen) -> Vec<JobId> {
+    let changes = decision.changes.iter().filter(|change| {
+        let held = seen.snapshot.state.live(change.job).and_then(|live| live.state.held.as_ref());
+        held.is_some_and(|held| change.to.as_ref().is_none_or(|to| !to.same_place(held)))
+    });
+    changes.map(|change| change.job).collect()
+}
+
+/// What the policy would be asked if the jobs were submitted now. Those that may not run yet are left out.
+fn question(jobs: &[(Job, String)], seen: &Seen) -> Question {
+    let mut state = State::clone(&seen.snapshot.state);
+    for (job, tenant) in jobs {
+        let mut job = job.clone();
+        job.tenant = tenant_of(&mut state, tenant);
+        if job.not_before.is_some() || !job.after.is_empty() {
+            continue;
+        }
+        let id = job.id;
+        let mut fresh = JobState::submitted(seen.snapshot.now);
+        fresh.phase = Phase::Unadmitted;
+        state.jobs.resize_with(state.jobs.len().max(id.index() + 1), || None);
+        state.jobs[id.index()] = Some(Arc::new(Live { spec: Arc::new(job), state: fresh }));
+        state.unadmitted.insert(id);
+    }
+    let snapshot = Snapshot {
+        now: seen.snapshot.now,
+        state: Arc::new(state),
+        free: seen.snapshot.free.clone(),
+        beliefs: Arc::clone(&seen.snapshot.beliefs),
+    };
+    Question { snapshot, seed: seen.seed, work_max: seen.work_max }
+}
+
+fn tenant_of(state: &mut State, name: &str) -> TenantId {
+    let id = state.tenants.intern(name);
+    let count = state.tenants.len();
+    state.used_permille.resize(count, 0);
+    state.usage.resize(count, Usage::default());
+    id
+}

@@ -1,0 +1,215 @@
+//! The loop around the core: one thread that owns the core, the store and the backend.
+//!
+//! Messages are gathered, the core takes a turn, what it writes is committed, and only then is anybody answered and
+//! anything done. A commit that fails undoes the turn: everyone in it is told, the core is dropped and made anew from
+//! the store, and until that works the daemon stays up and says what is wrong.
+//!
+//! - `shared`: what other threads see and say.
+//! - `turns`: one turn after the other.
+
+mod shared;
+mod turns;
+
+pub use shared::{Drafted, Message, Refusal, Shared};
+
+use crate::clock::{Clock, wall_micros};
+use crate::core::{Core, CoreOptions, Opening, StartError};
+use crate::recorder::Recorder;
+use crate::seen::{Health, Seen};
+use crate::thinker::{Answer, Maker, Thinker};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use trainyard_backend::Backend;
+use trainyard_engine::Stats;
+use trainyard_store::{Loaded, Store, StoreError, Write};
+use trainyard_types::{Tenants, Time};
+
+/// How a host is set up.
+pub struct HostOptions {
+    /// The core; its policy is the one to begin with.
+    pub core: CoreOptions,
+    /// Tenants that the operator declares.
+    pub tenants: Tenants,
+    /// Makes policies.
+    pub maker: Maker,
+    /// How long a policy may think.
+    pub decision_limit: Duration,
+    /// Where the flight record is kept.
+    pub flight: PathBuf,
+    /// Bytes of one file of it.
+    pub record_bytes_max: u64,
+    /// Whether jobs run as the users who submitted them.
+    pub runs_as_users: bool,
+}
+
+/// Why a host does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What is in it.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The flight record or a thread.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// The host while it runs.
+pub struct Host {
+    options: HostOptions,
+    store: Store,
+    backend: Box<dyn Backend>,
+    clock: Clock,
+    core: Option<Core>,
+    thinker: Thinker,
+    recorder: Recorder,
+    messages: Receiver<Message>,
+    shared: Arc<Shared>,
+    /// Changes of the policy that wait until the present one has answered.
+    put_off: Vec<Message>,
+    /// Turns taken so far.
+    turns: u64,
+    counted: Stats,
+    failing: Option<Failing>,
+    compact_at: Instant,
+    base_at: Instant,
+}
+
+/// The store takes nothing.
+struct Failing {
+    retry_at: Instant,
+    pause: Duration,
+}
+
+/// A host on its thread.
+pub struct Running {
+    /// Where messages go.
+    pub messages: Sender<Message>,
+    /// What it shows.
+    pub shared: Arc<Shared>,
+    /// Its flight record.
+    pub record: crate::recorder::RecordReader,
+    thread: JoinHandle<()>,
+}
+
+impl Running {
+    /// Ends it: what policies use is written, jobs go on.
+    pub fn stop(self) {
+        let _ = self.messages.send(Message::Stop);
+        if self.thread.join().is_err() {
+            tracing::error!(target: "trainyard::host", "the loop has panicked");
+        }
+    }
+}
+
+impl Host {
+    /// Makes the core from the store and what the backend finds, and starts the loop.
+    pub fn start(
+        options: HostOptions,
+        mut store: Store,
+        backend: Box<dyn Backend>,
+        (messages, queue): (Sender<Message>, Receiver<Message>),
+        metrics: Arc<crate::metrics::Metrics>,
+    ) -> Result<Running, HostError> {
+        let loaded = store.load()?;
+        let (clock, epoch) = begin_epoch(&mut store, &loaded)?;
+        let recorder = Recorder::start(&options.flight, epoch, options.record_bytes_max);
+        let recorder = recorder.map_err(|source| HostError::Io {
+            what: options.flight.display().to_string(),
+            source,
+        })?;
+        let answers = messages.clone();
+        let deliver = Arc::new(move |answer: Answer| {
+            // Nobody listens any more when the daemon ends.
+            let _ = answers.send(Message::Thought(answer));
+        });
+        let label = options.core.policy.clone();
+        let maker = Arc::clone(&options.maker);
+        let thinker = Thinker::new(maker, deliver, options.decision_limit, label);
+        let health = Health {
+            epoch,
+            since: wall_micros(),
+            runs_as_users: options.runs_as_users,
+            backend: backend.warnings(),
+            ..Health::default()
+        };
+        let shared = Arc::new(Shared::new(health, loaded.last_event, metrics));
+        let now = Instant::now();
+        let mut host = Host {
+            options,
+            store,
+            backend,
+            clock,
+            core: None,
+            thinker,
+            recorder,
+            messages: queue,
+            shared: Arc::clone(&shared),
+            put_off: Vec::new(),
+            turns: 0,
+            counted: Stats::default(),
+            failing: None,
+            compact_at: now + turns::COMPACT_AFTER,
+            base_at: now,
+        };
+        host.open(loaded)?;
+        let record = host.recorder.reader();
+        let thread = thread::Builder::new().name("host".to_owned()).spawn(move || host.run());
+        let thread =
+            thread.map_err(|source| HostError::Io { what: "a thread".to_owned(), source })?;
+        Ok(Running { messages, shared, record, thread })
+    }
+
+    /// Makes the core from what was loaded and deals with its first turn.
+    fn open(&mut self, loaded: Loaded) -> Result<(), HostError> {
+        self.shared.set_tokens(&loaded.tokens);
+        let (at, wall) = (self.clock.now(), wall_micros());
+        let found = self.backend.take_stock();
+        let tenants = self.options.tenants.clone();
+        let opening = Opening { loaded, found, tenants, at, wall };
+        let (core, turn) = Core::open(self.options.core.clone(), opening)?;
+        let label = self.options.core.policy.clone();
+        self.thinker.begin_anew(label, None);
+        self.counted = core.engine().stats().clone();
+        self.core = Some(core);
+        self.base_at = Instant::now();
+        self.commit(&turn.writes)?;
+        self.carry_out(turn);
+        self.publish();
+        Ok(())
+    }
+
+    /// What whoever looks gets to see.
+    fn publish(&mut self) {
+        let mut health = self.shared.health();
+        health.record = self.recorder.trouble();
+        health.policy = self.thinker.trouble().map(str::to_owned);
+        self.shared.set_health(health);
+        if let Some(core) = &self.core {
+            let seen = Seen::take(core, self.turns, self.clock.now(), wall_micros());
+            self.shared.set_seen(Arc::new(seen));
+        }
+    }
+}
+
+/// Counts this start and finds the engine's time. Both are on disk before anything else happens.
+fn begin_epoch(store: &mut Store, loaded: &Loaded) -> Result<(Clock, u64), StoreError> {
+    let number = |name: &str| loaded.meta.get(name).and_then(|text| text.parse::<i64>().ok());
+    let born = number("born").unwrap_or_else(wall_micros);
+    let epoch = number("epoch").unwrap_or(0) + 1;
+    let last = number("last_at").unwrap_or(0).max(0) as u64;
+    let set =
+        |name: &str, value: i64| Write::SetMeta { name: name.to_owned(), value: value.to_string() };
+    store.commit(&[set("born", born), set("epoch", epoch)])?;
+    Ok((Clock::start(born, Time(last)), epoch as u64))
+}

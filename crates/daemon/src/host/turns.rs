@@ -1,0 +1,401 @@
+//! One turn after the other.
+
+use super::{Failing, Host, HostError, Message, Refusal};
+use crate::clock::wall_micros;
+use crate::core::{Ask, Input, Order, Turn};
+use crate::metrics::Eviction;
+use crate::seen::Seen;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use trainyard_api::{Code, Problem};
+use trainyard_framework::Pipeline;
+use trainyard_store::{Retention, StoreError, Write};
+use trainyard_types::End;
+
+/// Messages that one turn takes at most: one commit for all of them.
+const BATCH_MAX: usize = 4096;
+/// When nothing was compacted for so long, it is looked whether something can be.
+pub(super) const COMPACT_AFTER: Duration = Duration::from_secs(600);
+/// Between two slices of compaction.
+const SLICE_PAUSE: Duration = Duration::from_millis(50);
+/// A moment that is overdue because a question is out is looked at again after this.
+const OVERDUE_PAUSE: Duration = Duration::from_millis(20);
+/// How soon a store that failed is tried again, at first and at most.
+const RETRY_FIRST: Duration = Duration::from_millis(250);
+const RETRY_MOST: Duration = Duration::from_secs(15);
+/// How soon a flight record that failed is begun anew.
+const RECORD_RETRY: Duration = Duration::from_secs(60);
+
+/// Someone who waits for an answer.
+struct Waiter {
+    reply: oneshot::Sender<Result<crate::core::Said, Refusal>>,
+    /// The policy that decides from now on if the answer is yes.
+    policy: Option<(String, trainyard_types::Span, Option<Pipeline>)>,
+}
+
+/// What a turn takes in, and who waits for what comes of it.
+#[derive(Default)]
+struct Batch {
+    inputs: Vec<Input>,
+    waiters: BTreeMap<u64, Waiter>,
+    lookers: Vec<oneshot::Sender<Arc<Seen>>>,
+    drafts: Vec<Message>,
+    stop: bool,
+}
+
+impl Host {
+    pub(super) fn run(mut self) {
+        loop {
+            let batch = self.gather();
+            let stop = batch.stop;
+            self.take(batch);
+            if stop {
+                return self.part();
+            }
+            if self.wants_base() {
+                self.renew();
+            }
+        }
+    }
+
+    /// Waits for a message or a moment, and takes what is there.
+    fn gather(&mut self) -> Batch {
+        let mut batch = Batch::default();
+        let wait = self.next_moment().saturating_duration_since(Instant::now());
+        let mut next = match self.messages.recv_timeout(wait) {
+            Ok(message) => Some(message),
+            Err(RecvTimeoutError::Timeout) => {
+                self.compact();
+                None
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                batch.stop = true;
+                None
+            }
+        };
+        for _ in 0..BATCH_MAX {
+            let Some(message) = next else { break };
+            self.sort(message, &mut batch);
+            next = self.messages.try_recv().ok();
+        }
+        if let Some(message) = next {
+            self.sort(message, &mut batch);
+        }
+        if let Some(thought) = self.thinker.give_up(Instant::now()) {
+            batch.inputs.push(Input::Thought(thought));
+        }
+        if !self.thinker.is_asked() {
+            for message in std::mem::take(&mut self.put_off) {
+                self.sort(message, &mut batch);
+            }
+        }
+        batch
+    }
+
+    fn next_moment(&self) -> Instant {
+        let now = Instant::now();
+        let mut next = self.compact_at;
+        if let Some(failing) = &self.failing {
+            return next.min(failing.retry_at);
+        }
+        if let Some(deadline) = self.thinker.deadline() {
+            next = next.min(deadline);
+        }
+        if let Some(due) = self.core.as_ref().and_then(|core| core.due()) {
+            let wait = due.since(self.clock.now());
+            let pause = if self.thinker.is_asked() { OVERDUE_PAUSE } else { Duration::ZERO };
+            next = next.min(now + Duration::from_micros(wait.0).max(pause));
+        }
+        next
+    }
+
+    fn sort(&mut self, message: Message, batch: &mut Batch) {
+        match message {
+            Message::Ask { caller, ask, pipeline, reply } => {
+                let sets_policy = matches!(*ask, Ask::SetPolicy { .. });
+                if sets_policy && self.thinker.is_asked() {
+                    // The present policy answers first: an answer belongs to whoever was asked.
+                    self.put_off.push(Message::Ask { caller, ask, pipeline, reply });
+                    return;
+                }
+                let policy = match &*ask {
+                    Ask::SetPolicy { label, half_life } => {
+                        Some((label.clone(), *half_life, pipeline))
+                    }
+                    _ => None,
+                };
+                let ticket = batch.waiters.len() as u64;
+                batch.waiters.insert(ticket, Waiter { reply, policy });
+                batch.inputs.push(Input::Ask { ticket, caller, ask: *ask });
+            }
+            Message::Report(report) => batch.inputs.push(Input::Report(report)),
+            Message::Thought(answer) => {
+                if let Some((thought, seconds)) = self.thinker.answered(answer) {
+                    let launches = match &thought {
+                        trainyard_engine::Thought::Decided(decision) => {
+                            decision.changes.iter().filter(|change| change.to.is_some()).count()
+                        }
+                        _ => 0,
+                    };
+                    self.shared.metrics.decided(seconds, launches as u64);
+                    batch.inputs.push(Input::Thought(thought));
+                }
+            }
+            Message::Look(reply) => batch.lookers.push(reply),
+            draft @ Message::Draft { .. } => batch.drafts.push(draft),
+            Message::Stop => batch.stop = true,
+        }
+    }
+
+    fn take(&mut self, batch: Batch) {
+        let Batch { inputs, mut waiters, lookers, drafts, .. } = batch;
+        if let Some(failing) = &self.failing
+            && failing.retry_at <= Instant::now()
+        {
+            self.retry();
+        }
+        match self.core.is_some() {
+            true => self.turn(inputs, &mut waiters),
+            false => self.refuse_all(waiters, &self.store_failed()),
+        }
+        self.draft(drafts);
+        if !lookers.is_empty() || self.shared.latest().is_none() {
+            self.publish();
+            if let Some(seen) = self.shared.latest() {
+                for looker in lookers {
+                    let _ = looker.send(Arc::clone(&seen));
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self, inputs: Vec<Input>, waiters: &mut BTreeMap<u64, Waiter>) {
+        let (at, wall) = (self.clock.now(), wall_micros());
+        let Some(core) = &mut self.core else { return };
+        let taken = catch_unwind(AssertUnwindSafe(|| core.turn(at, wall, inputs)));
+        let waiting = std::mem::take(waiters);
+        let Ok(turn) = taken else {
+            let what = "internal error: the core panicked and is made anew from the store; please report it";
+            tracing::error!(target: "trainyard::host", "{what}");
+            self.fail(what.to_owned());
+            return self.refuse_all(waiting, &Problem::new(Code::Internal, what));
+        };
+        match self.commit(&turn.writes) {
+            Ok(()) => self.answer(turn, waiting),
+            Err(
+                error @ (StoreError::Conflict { .. }
+                | StoreError::Missing { .. }
+                | StoreError::Invalid { .. }),
+            ) => {
+                tracing::warn!(target: "trainyard::host", %error, "a turn is taken again");
+                self.reopen();
+                for waiter in waiting.into_values() {
+                    let _ = waiter.reply.send(Err(Refusal::Again));
+                }
+            }
+            Err(error) => {
+                tracing::error!(target: "trainyard::host", %error, "nothing can be written");
+                self.fail(error.to_string());
+                self.refuse_all(waiting, &self.store_failed());
+            }
+        }
+    }
+
+    /// Writes, and tells those who follow.
+    pub(super) fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let committed = self.store.commit(writes)?;
+        self.shared.metrics.committed(begun.elapsed().as_secs_f64());
+        self.shared.follow_tokens(writes);
+        self.shared.events.send_replace(committed.last_event);
+        Ok(())
+    }
+
+    /// What was written may be answered and done.
+    fn answer(&mut self, turn: Turn, mut waiting: BTreeMap<u64, Waiter>) {
+        let mut turn = turn;
+        self.turns += 1;
+        self.shared.set_turn(self.turns);
+        for (ticket, said) in std::mem::take(&mut turn.replies) {
+            let Some(waiter) = waiting.remove(&ticket) else { continue };
+            if let (Ok(_), Some((label, half_life, pipeline))) = (&said, waiter.policy) {
+                self.options.core.policy.clone_from(&label);
+                self.options.core.half_life = half_life;
+                self.thinker.begin_anew(label, pipeline);
+            }
+            // Whoever asked may have gone.
+            let _ = waiter.reply.send(said.map_err(Refusal::Problem));
+        }
+        self.carry_out(turn);
+    }
+
+    /// Orders, flight record, question, figures.
+    pub(super) fn carry_out(&mut self, turn: Turn) {
+        self.count(&turn);
+        for order in turn.orders {
+            match order {
+                Order::Launch(order) => self.backend.launch(*order),
+                Order::Stop(job, attempt, order) => self.backend.stop(job, attempt, order),
+                Order::SetBatch(job, attempt, size) => self.backend.set_batch(job, attempt, size),
+                Order::Forget(job, attempt) => self.backend.forget(job, attempt),
+            }
+        }
+        self.recorder.record(turn.lines);
+        if let Some(question) = turn.question {
+            self.thinker.ask(question);
+        }
+    }
+
+    fn count(&mut self, turn: &Turn) {
+        let metrics = &self.shared.metrics;
+        for (_, waited) in &turn.launched {
+            metrics.admitted();
+            metrics.waited(waited.as_secs_f64());
+        }
+        for (_, end) in &turn.ended {
+            if *end == End::TimeLimit {
+                metrics.evicted(Eviction::TimeLimit);
+            }
+        }
+        let Some(stats) = self.core.as_ref().map(|core| core.engine().stats()) else { return };
+        let failures = |stats: &trainyard_engine::Stats| {
+            stats.policy_errors + stats.policy_panics + stats.policy_stuck
+        };
+        metrics.policy_failed(failures(stats).saturating_sub(failures(&self.counted)));
+        metrics.fell_back(stats.fallbacks.saturating_sub(self.counted.fallbacks));
+        for _ in self.counted.preemptions..stats.preemptions {
+            metrics.evicted(Eviction::Preempted);
+        }
+        self.counted = stats.clone();
+    }
+
+    fn draft(&mut self, drafts: Vec<Message>) {
+        for message in drafts {
+            let Message::Draft { caller, request, ends, reply } = message else { continue };
+            let drafted = match &self.core {
+                Some(core) => core.draft(&caller, &request, &ends),
+                None => Err(self.store_failed()),
+            };
+            let drafted = drafted.and_then(|jobs| {
+                self.publish();
+                let gone = || Problem::new(Code::Internal, "nothing can be looked at yet");
+                Ok((jobs, self.shared.latest().ok_or_else(gone)?))
+            });
+            let _ = reply.send(drafted);
+        }
+    }
+
+    fn refuse_all(&self, waiters: BTreeMap<u64, Waiter>, problem: &Problem) {
+        for waiter in waiters.into_values() {
+            let _ = waiter.reply.send(Err(Refusal::Problem(problem.clone())));
+        }
+    }
+
+    fn store_failed(&self) -> Problem {
+        let why =
+            self.shared.health().store.unwrap_or_else(|| "the store takes nothing".to_owned());
+        Problem::new(Code::StoreFailed, format!("{why}; nothing was accepted, try again later"))
+    }
+
+    /// The turn never was. The core is made anew as soon as the store takes writes again.
+    fn fail(&mut self, why: String) {
+        self.core = None;
+        self.thinker.begin_anew(self.options.core.policy.clone(), None);
+        self.failing = Some(Failing { retry_at: Instant::now(), pause: RETRY_FIRST });
+        self.say(Some(why));
+    }
+
+    fn retry(&mut self) {
+        let at = self.clock.now();
+        let probe = Write::SetMeta { name: "last_at".to_owned(), value: at.0.to_string() };
+        let opened = match self.store.commit(&[probe]) {
+            Ok(_) => self.load_and_open(),
+            Err(error) => Err(HostError::Store(error)),
+        };
+        match opened {
+            Ok(()) => {
+                tracing::info!(target: "trainyard::host", "the core is made anew from the store");
+                self.failing = None;
+                self.say(None);
+            }
+            Err(error) => {
+                self.core = None;
+                let pause = self.failing.as_ref().map_or(RETRY_FIRST, |failing| failing.pause);
+                let retry_at = Instant::now() + pause;
+                self.failing = Some(Failing { retry_at, pause: (pause * 2).min(RETRY_MOST) });
+                self.say(Some(error.to_string()));
+            }
+        }
+    }
+
+    fn load_and_open(&mut self) -> Result<(), HostError> {
+        let loaded = self.store.load()?;
+        self.open(loaded)
+    }
+
+    fn reopen(&mut self) {
+        self.core = None;
+        if let Err(error) = self.load_and_open() {
+            self.fail(error.to_string());
+        }
+    }
+
+    fn say(&mut self, trouble: Option<String>) {
+        let mut health = self.shared.health();
+        health.store = trouble.map(|why| format!("the store takes nothing: {why}"));
+        self.shared.set_health(health);
+    }
+
+    /// Whether the flight record needs a new beginning; only possible while no question is out.
+    fn wants_base(&self) -> bool {
+        let broken = self.recorder.trouble().is_some() && self.base_at.elapsed() >= RECORD_RETRY;
+        self.core.is_some() && !self.thinker.is_asked() && (self.recorder.is_full() || broken)
+    }
+
+    /// Makes the core anew from its own state: a new base for the flight record, a policy without memory.
+    fn renew(&mut self) {
+        let Some(core) = &mut self.core else { return };
+        let writes = core.parting_writes();
+        match self.commit(&writes) {
+            Ok(()) => self.reopen(),
+            Err(error) => self.fail(error.to_string()),
+        }
+    }
+
+    fn compact(&mut self) {
+        if self.compact_at > Instant::now() || self.failing.is_some() {
+            return;
+        }
+        let wait = match self.store.compact(&Retention::usual(wall_micros())) {
+            Ok(done) if done.more => SLICE_PAUSE,
+            Ok(_) => COMPACT_AFTER,
+            Err(error) => {
+                tracing::warn!(target: "trainyard::host", %error, "the store was not compacted");
+                COMPACT_AFTER
+            }
+        };
+        self.compact_at = Instant::now() + wait;
+    }
+
+    /// The end: what policies use is written; jobs go on.
+    fn part(mut self) {
+        if let Some(core) = &mut self.core {
+            let writes = core.parting_writes();
+            if let Err(error) = self.commit(&writes) {
+                tracing::error!(target: "trainyard::host", %error, "the last words were not written");
+            }
+        }
+        let Host { store, backend, .. } = self;
+        drop(backend);
+        if let Err(error) = store.close() {
+            tracing::error!(target: "trainyard::host", %error, "the store was not closed well");
+        }
+    }
+}

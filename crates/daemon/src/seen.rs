@@ -1,0 +1,155 @@
+//! The daemon at one moment, for whoever looks: rows are made from it without holding anybody up.
+//!
+//! - `rows`: lists of jobs, nodes and shares.
+//! - `outcome`: why a job waits and what would change that.
+
+mod outcome;
+mod rows;
+
+use crate::core::Core;
+use crate::record::Record;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use trainyard_api::answer::Status;
+use trainyard_engine::{Outlook, Stats};
+use trainyard_framework::Snapshot;
+use trainyard_types::{JobId, NodeId, Phase, Time};
+
+pub use outcome::forecast;
+pub use rows::{detail_of_ended, row_of_ended};
+
+/// The daemon at one moment.
+pub struct Seen {
+    /// The turn after which it was taken.
+    pub turn: u64,
+    /// Unix time in microseconds when it was taken.
+    pub wall: i64,
+    /// What the engine knows.
+    pub snapshot: Snapshot,
+    /// Why jobs wait.
+    pub outlook: Outlook,
+    /// Jobs that are not over.
+    pub records: Arc<BTreeMap<JobId, Arc<Record>>>,
+    /// Nodes out of service by an operator, with the reason.
+    pub drained: BTreeMap<String, String>,
+    /// Nodes that are left alone because they failed too often, and until when.
+    pub quarantined: BTreeMap<NodeId, Time>,
+    /// The policy, as it is shown.
+    pub policy: String,
+    /// Whether the plain order stands in for it.
+    pub left_alone: bool,
+    /// What the engine counted.
+    pub stats: Stats,
+    /// The seed of policies, for dry runs.
+    pub seed: u64,
+    /// How much a policy may spend, for dry runs.
+    pub work_max: u64,
+    /// The next free id.
+    pub next_job: u32,
+}
+
+/// What is known of the daemon beside its core.
+#[derive(Clone, Debug, Default)]
+pub struct Health {
+    /// How often it has started on this store.
+    pub epoch: u64,
+    /// Since when it runs, in microseconds of Unix time.
+    pub since: i64,
+    /// Whether jobs run as the users who submitted them.
+    pub runs_as_users: bool,
+    /// What the backend has to say.
+    pub backend: Vec<String>,
+    /// Why nothing can be written, if so.
+    pub store: Option<String>,
+    /// Why nothing is recorded, if so.
+    pub record: Option<String>,
+    /// Why the policy does not answer, if so.
+    pub policy: Option<String>,
+}
+
+impl Seen {
+    /// Takes a look.
+    pub fn take(core: &Core, turn: u64, now: Time, wall: i64) -> Seen {
+        let engine = core.engine();
+        let nodes = core.options.cluster.nodes.iter();
+        let quarantined =
+            nodes.filter_map(|node| Some((node.id, engine.quarantined_until(node.id)?)));
+        Seen {
+            turn,
+            wall,
+            snapshot: Snapshot { now, ..engine.snapshot() },
+            outlook: engine.outlook(),
+            records: Arc::clone(&core.records),
+            drained: core.drained.clone(),
+            quarantined: quarantined.collect(),
+            policy: core.options.policy.clone(),
+            left_alone: engine.left_alone(now),
+            stats: engine.stats().clone(),
+            seed: core.options.setup.seed,
+            work_max: core.options.setup.work_max,
+            next_job: core.next_job,
+        }
+    }
+
+    /// An engine's moment in seconds of Unix time.
+    pub fn unix(&self, at: Time) -> f64 {
+        (self.wall as f64 + at.0 as f64 - self.snapshot.now.0 as f64) / 1e6
+    }
+
+    /// The daemon as a whole.
+    pub fn status(&self, health: &Health, user: &str, role: &str) -> Status {
+        let mut jobs: BTreeMap<String, u64> = BTreeMap::new();
+        let (mut used, mut lost) = (0, 0);
+        let state = &self.snapshot.state;
+        for live in state.jobs.iter().flatten() {
+            *jobs.entry(name_of(live.state.phase).to_owned()).or_default() += 1;
+        }
+        for node in &state.cluster.nodes {
+            let up = self.snapshot.free.up(node.id);
+            lost += u32::from(node.gpus) - up.count_ones();
+            used += self.used_mask(node.id).count_ones();
+        }
+        let failing = self.left_alone.then(|| {
+            "it failed too often; the plain order decides until it is asked again".to_owned()
+        });
+        let mut warnings = health.backend.clone();
+        warnings.extend(health.store.clone());
+        warnings.extend(health.record.clone());
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            schema_version: trainyard_api::SCHEMA_VERSION,
+            policy: self.policy.clone(),
+            policy_trouble: health.policy.clone().or(failing),
+            jobs,
+            gpus: state.cluster.gpus(),
+            gpus_used: used,
+            gpus_lost: lost,
+            epoch: health.epoch,
+            since: health.since as f64 / 1e6,
+            role: role.to_owned(),
+            user: user.to_owned(),
+            runs_as_users: health.runs_as_users,
+            warnings,
+            stats: serde_json::to_value(&self.stats).unwrap_or_default(),
+        }
+    }
+
+    /// GPUs of a node that jobs really hold.
+    fn used_mask(&self, node: NodeId) -> u64 {
+        let live = self.snapshot.state.jobs.iter().flatten();
+        let held = live.filter_map(|live| live.state.held.as_ref());
+        held.fold(0, |mask, held| mask | held.placement.mask(node))
+    }
+}
+
+/// The name of a phase, as answers have it.
+pub fn name_of(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Blocked => "blocked",
+        Phase::Unadmitted => "unadmitted",
+        Phase::Waiting => "waiting",
+        Phase::Starting => "starting",
+        Phase::Running => "running",
+        Phase::Saving => "saving",
+    }
+}

@@ -1,0 +1,161 @@
+//! Why a job waits, what would change that, and when.
+
+use super::Seen;
+use crate::words;
+use trainyard_api::answer::WhyAnswer;
+use trainyard_framework::{Knowledge, Live, Needs, Snapshot, View};
+use trainyard_types::{Cluster, GpuType, JobId, Phase, Reason, Span, Time, Want};
+
+/// Jobs that a `why` names at most.
+const BLOCKERS_MAX: usize = 20;
+
+impl Seen {
+    /// Why a job does not run; nothing for one that is not known or over.
+    pub fn why(&self, job: JobId) -> Option<WhyAnswer> {
+        let explained = self.outlook.explain(job)?;
+        let state = &self.snapshot.state;
+        let live = state.live(job)?;
+        let now = self.snapshot.now;
+        let waits = matches!(live.state.phase, Phase::Waiting | Phase::Unadmitted);
+        let blockers = if waits { blockers(&self.snapshot, &live.spec.want) } else { Vec::new() };
+        let nearest =
+            explained.reasons.first().and_then(|reason| self.nearest(live, reason, &blockers));
+        let not_before = self.not_before(live, &explained.reasons);
+        let sentences = explained.reasons.iter();
+        Some(WhyAnswer {
+            job: job.0,
+            standing: words::standing(live.state.phase),
+            since: self.unix(explained.since),
+            reasons: sentences.map(|reason| words::sentence(reason, now, &state.tenants)).collect(),
+            data: (explained.reasons.iter())
+                .map(|reason| serde_json::to_value(reason).unwrap_or_default())
+                .collect(),
+            blockers: blockers.iter().map(|(job, ..)| job.0).take(BLOCKERS_MAX).collect(),
+            nearest_change: nearest,
+            not_before: not_before.map(|at| self.unix(at)),
+        })
+    }
+
+    /// The nearest change that would let a job start.
+    fn nearest(&self, live: &Live, reason: &Reason, blockers: &[Blocker]) -> Option<String> {
+        let want = &live.spec.want;
+        match reason {
+            Reason::HeldByUser => Some(format!("`trainyard release {}`", live.spec.id.0)),
+            Reason::ArrayFull => Some("another job of its array ending".to_owned()),
+            Reason::After { job } => Some(format!("job {} finishing", job.0)),
+            Reason::NotBefore { .. } => Some("its begin time coming".to_owned()),
+            Reason::BackOff { .. } => Some("the wait after its failure ending".to_owned()),
+            Reason::Freeing { by } => Some(format!("job {} giving its GPUs up", by.0)),
+            Reason::Quota { tenant, used, .. } => {
+                let name = &self.snapshot.state.tenants.get(*tenant).name;
+                Some(format!("raise the ceiling of `{name}` to {}", used + want.gpus))
+            }
+            Reason::NeverFits { most, .. } => {
+                Some(format!("ask for {most} GPUs at most, or for other types"))
+            }
+            Reason::Undecided | Reason::DeadlineLost { .. } => None,
+            Reason::Overload { .. } => ending(blockers, 1),
+            Reason::Outranked { by } | Reason::Reserved { by, .. } => {
+                let higher = self.snapshot.state.live(*by).map_or(0, |other| other.spec.priority);
+                Some(format!("job {} starting, or a priority above its {higher}", by.0))
+            }
+            Reason::NoRoom { need, .. } | Reason::Fragmented { need, .. } => {
+                let largest = largest_now(&self.snapshot, want);
+                if largest > 0 && largest < *need && need - largest <= need / 2 {
+                    let fewer = need - largest;
+                    let verb = if fewer == 1 { "GPU" } else { "GPUs" };
+                    return Some(format!("{fewer} {verb} fewer would fit now"));
+                }
+                ending(blockers, need.saturating_sub(largest))
+            }
+        }
+    }
+
+    /// The earliest start that can be told.
+    fn not_before(&self, live: &Live, reasons: &[Reason]) -> Option<Time> {
+        let told = reasons.iter().filter_map(|reason| match reason {
+            Reason::NotBefore { time } => Some(*time),
+            Reason::BackOff { until } | Reason::Reserved { until, .. } => Some(*until),
+            _ => None,
+        });
+        let told = told.max();
+        if live.state.phase != Phase::Waiting {
+            return told;
+        }
+        let room = forecast(&self.snapshot, &live.spec.want);
+        told.max(room.map(|wait| self.snapshot.now + wait))
+    }
+}
+
+/// A job that holds what another could use: which, how many GPUs, and when it is expected to end.
+type Blocker = (JobId, u32, Option<Span>);
+
+/// Jobs that hold GPUs that `want` could use, the first to go first; those of unknown length last.
+fn blockers(snapshot: &Snapshot, want: &Want) -> Vec<Blocker> {
+    let cluster = &snapshot.state.cluster;
+    let needs = Needs { work_left: Knowledge::Estimate, rates: true, ..Needs::NOTHING };
+    let view = View::new(snapshot.now, &snapshot.state, snapshot.beliefs.as_ref(), &needs);
+    let mut all: Vec<Blocker> = Vec::new();
+    for live in snapshot.state.jobs.iter().flatten() {
+        let Some(held) = &live.state.held else { continue };
+        let masks = held.placement.masks().iter();
+        let usable: u32 = masks
+            .filter(|(node, _)| usable(cluster, want, cluster.node(*node).kind))
+            .map(|(_, mask)| mask.count_ones())
+            .sum();
+        if usable > 0 {
+            let job = view.job(live.spec.id);
+            let known = snapshot.beliefs.work(&live.spec).is_some();
+            let left = job.filter(|_| known).and_then(|job| view.time_to_end(job));
+            all.push((live.spec.id, usable, left));
+        }
+    }
+    all.sort_by_key(|(job, _, left)| (left.is_none(), *left, *job));
+    all
+}
+
+fn usable(cluster: &Cluster, want: &Want, kind: GpuType) -> bool {
+    let memory = cluster.kinds[kind.index()].memory_mib;
+    want.accepts(kind) && (memory == 0 || memory >= want.gpu_memory_mib)
+}
+
+/// The most GPUs of one type that are free for `want`.
+fn largest_now(snapshot: &Snapshot, want: &Want) -> u32 {
+    let cluster = &snapshot.state.cluster;
+    let kinds = (0..cluster.kinds.len()).map(|index| GpuType(index as u8));
+    let free =
+        kinds.filter(|kind| usable(cluster, want, *kind)).map(|kind| snapshot.free.gpus(kind));
+    free.max().unwrap_or(0)
+}
+
+/// The first of those in the way that, with those before them, free enough.
+fn ending(blockers: &[Blocker], missing: u32) -> Option<String> {
+    let mut names = Vec::new();
+    let mut freed = 0;
+    for (job, gpus, _) in blockers {
+        names.push(format!("job {} ({gpus} {})", job.0, if *gpus == 1 { "GPU" } else { "GPUs" }));
+        freed += gpus;
+        if freed >= missing {
+            return Some(format!("{} ending", names.join(" and ")));
+        }
+        if names.len() >= 4 {
+            return Some(format!("{} and others ending", names.join(", ")));
+        }
+    }
+    None
+}
+
+/// How long until so many GPUs are free, if everything that runs ends when it is expected to and nobody else takes
+/// them; nothing where that cannot be told.
+pub fn forecast(snapshot: &Snapshot, want: &Want) -> Option<Span> {
+    let mut free = largest_now(snapshot, want);
+    let mut wait = Span::ZERO;
+    for (_, gpus, left) in blockers(snapshot, want) {
+        if free >= want.gpus_min {
+            break;
+        }
+        wait = left?;
+        free += gpus;
+    }
+    (free >= want.gpus_min).then_some(wait)
+}

@@ -1,0 +1,269 @@
+//! Rows of lists.
+
+use super::{Seen, name_of};
+use crate::desk::JobFilter;
+use crate::metrics::{GpuUse, Levels};
+use crate::record::{Course, Launch, Record, Submission};
+use crate::words;
+use std::collections::BTreeMap;
+use trainyard_api::answer::{AttemptRow, FairRow, Holding, JobDetail, JobRow, NodeRow, Standing};
+use trainyard_framework::Live;
+use trainyard_store::JobRow as StoredJob;
+use trainyard_types::placement::bits;
+use trainyard_types::{Cluster, JobId, Phase, TenantId};
+
+impl Seen {
+    /// Jobs that are not over, newest first, as many as are wanted.
+    pub fn jobs(&self, filter: &JobFilter) -> Vec<JobRow> {
+        let before = filter.before.map_or(JobId(u32::MAX), JobId);
+        let mut rows = Vec::new();
+        for (job, record) in self.records.range(..before).rev() {
+            if filter.limit.is_some_and(|limit| rows.len() >= limit) {
+                break;
+            }
+            let submission = &record.submission;
+            let Some(live) = self.snapshot.state.live(*job) else { continue };
+            let fits = filter.user.as_ref().is_none_or(|user| *user == submission.user)
+                && filter.tenant.as_ref().is_none_or(|tenant| *tenant == submission.tenant)
+                && (filter.standing.as_ref()).is_none_or(|name| name == name_of(live.state.phase));
+            if fits {
+                rows.push(self.row(live, record));
+            }
+        }
+        rows
+    }
+
+    /// A job that is not over.
+    pub fn job(&self, job: JobId) -> Option<(JobRow, &Record)> {
+        let (live, record) = (self.snapshot.state.live(job)?, self.records.get(&job)?);
+        Some((self.row(live, record), record))
+    }
+
+    fn row(&self, live: &Live, record: &Record) -> JobRow {
+        let (spec, state) = (&live.spec, &live.state);
+        let now = self.snapshot.now;
+        let explained = self.outlook.explain(spec.id);
+        let reason = explained.as_ref().and_then(|explained| explained.reasons.first());
+        let tenants = &self.snapshot.state.tenants;
+        let total = self.snapshot.beliefs.work(spec).filter(|work| work.0 > 0.0);
+        let done = state.progress.done_at(now).0;
+        let held = state.held.as_ref();
+        JobRow {
+            id: spec.id.0,
+            name: record.submission.spec.name.clone(),
+            user: record.submission.user.clone(),
+            tenant: record.submission.tenant.clone(),
+            standing: words::standing(state.phase),
+            since: self.unix(state.since),
+            gpus: spec.want.gpus,
+            holds: held.map_or_else(Vec::new, |held| {
+                holdings(&self.snapshot.state.cluster, held.placement.masks())
+            }),
+            attempt: state.attempt.0,
+            submitted: record.submission.wall as f64 / 1e6,
+            started: state.first_start.map(|at| self.unix(at)),
+            ended: None,
+            ran_seconds: state.ran(now).as_secs_f64(),
+            progress: total.map(|total| (done / total.0).min(1.0)),
+            restarts: state.restarts,
+            preemptions: state.preemptions,
+            priority: spec.priority,
+            why: reason.map_or_else(String::new, |reason| words::sentence(reason, now, tenants)),
+        }
+    }
+
+    /// Nodes and what their GPUs do.
+    pub fn nodes(&self) -> Vec<NodeRow> {
+        let cluster = &self.snapshot.state.cluster;
+        let mut on: BTreeMap<(u32, u8), Vec<u32>> = BTreeMap::new();
+        for live in self.snapshot.state.jobs.iter().flatten() {
+            for gpu in live.state.held.iter().flat_map(|held| held.placement.each_gpu()) {
+                on.entry((gpu.node.0, gpu.gpu)).or_default().push(live.spec.id.0);
+            }
+        }
+        let mut rows = Vec::with_capacity(cluster.nodes.len());
+        for node in &cluster.nodes {
+            let gpus: Vec<Vec<u32>> = (0..node.gpus)
+                .map(|gpu| on.get(&(node.id.0, gpu)).cloned().unwrap_or_default())
+                .collect();
+            let up = self.snapshot.free.up(node.id);
+            let idle = bits(up).filter(|gpu| gpus[usize::from(*gpu)].is_empty()).count();
+            let quarantine = self.quarantined.get(&node.id);
+            let (state, reason) = match (self.drained.get(&node.name), quarantine) {
+                (Some(reason), _) => ("drained", Some(reason.clone())),
+                (None, Some(until)) => {
+                    let seconds = until.since(self.snapshot.now).as_secs_f64();
+                    ("quarantined", Some(format!("failed too often; back in {seconds:.0} s")))
+                }
+                (None, None) if up == 0 => ("lost", None),
+                (None, None) => ("up", None),
+            };
+            rows.push(NodeRow {
+                name: node.name.clone(),
+                gpu_type: cluster.kinds[node.kind.index()].name.clone(),
+                gpus,
+                state: state.to_owned(),
+                free: idle as u32,
+                cpus: node.cpus,
+                memory_mib: node.memory_mib,
+                reason: reason.filter(|reason| !reason.is_empty()),
+            });
+        }
+        rows
+    }
+
+    /// Shares of tenants.
+    pub fn fair(&self) -> Vec<FairRow> {
+        let state = &self.snapshot.state;
+        let tenants = &state.tenants;
+        let now = self.snapshot.now;
+        let mut counts = vec![(0u32, 0u32); tenants.len()];
+        for live in state.jobs.iter().flatten() {
+            for tenant in tenants.path(live.spec.tenant) {
+                let (waiting, running) = &mut counts[tenant.index()];
+                *(if live.state.is_placed() { running } else { waiting }) += 1;
+            }
+        }
+        let use_of = |id: TenantId| state.usage[id.index()].at(now, state.usage_half_life);
+        let tops = tenants.iter().filter(|(_, tenant)| tenant.parent.is_none());
+        let all_use: f64 = tops.map(|(id, _)| use_of(id)).sum();
+        let mut entitled = vec![0.0; tenants.len()];
+        let mut rows = Vec::with_capacity(tenants.len());
+        for (id, tenant) in tenants.iter() {
+            let siblings = tenants.iter().filter(|(_, other)| other.parent == tenant.parent);
+            let weights: f64 = siblings.map(|(_, other)| other.weight).sum();
+            let above = tenant.parent.map_or(1.0, |parent| entitled[parent.index()]);
+            entitled[id.index()] = above * tenant.weight / weights;
+            let (waiting, running) = counts[id.index()];
+            rows.push(FairRow {
+                tenant: tenant.name.clone(),
+                parent: tenant.parent.map(|parent| tenants.get(parent).name.clone()),
+                weight: tenant.weight,
+                entitled: entitled[id.index()],
+                used: if all_use > 0.0 { use_of(id) / all_use } else { 0.0 },
+                gpus: state.used_permille[id.index()] as f64 / 1000.0,
+                ceiling: tenant.ceiling,
+                waiting,
+                running,
+            });
+        }
+        rows
+    }
+
+    /// All levels for the metrics.
+    pub fn levels(&self) -> Levels {
+        let state = &self.snapshot.state;
+        let mut levels = Levels::default();
+        for (job, record) in self.records.iter() {
+            let Some(live) = state.live(*job).filter(|live| !live.state.is_placed()) else {
+                continue;
+            };
+            let key = (record.submission.tenant.clone(), name_of(live.state.phase).to_owned());
+            *levels.pending.entry(key).or_default() += 1;
+            if live.state.phase == Phase::Unadmitted {
+                let explained = self.outlook.explain(*job);
+                let reason = explained.and_then(|explained| explained.reasons.into_iter().next());
+                let reason = reason.and_then(|reason| serde_json::to_value(reason).ok());
+                let name = reason.as_ref().and_then(|value| value["reason"].as_str());
+                *levels.unadmitted.entry(name.unwrap_or("undecided").to_owned()).or_default() += 1;
+            }
+        }
+        for (node, row) in state.cluster.nodes.iter().zip(self.nodes()) {
+            let used = row.gpus.iter().filter(|jobs| !jobs.is_empty()).count() as f64;
+            let rest = f64::from(node.gpus) - used - f64::from(row.free);
+            let out = if row.state == "drained" { GpuUse::Drained } else { GpuUse::Lost };
+            for (state, count) in
+                [(GpuUse::Used, used), (GpuUse::Free, f64::from(row.free)), (out, rest)]
+            {
+                *levels.gpus.entry((state, row.gpu_type.clone())).or_default() += count;
+            }
+        }
+        for row in self.fair() {
+            let share = if row.entitled > 0.0 { row.used / row.entitled } else { 0.0 };
+            levels.fair_share.insert(row.tenant, share);
+        }
+        levels
+    }
+}
+
+/// GPUs of nodes, for people.
+pub(crate) fn holdings(
+    cluster: &Cluster,
+    masks: &[(trainyard_types::NodeId, u64)],
+) -> Vec<Holding> {
+    let one = |(node, mask): &(trainyard_types::NodeId, u64)| Holding {
+        node: cluster.node(*node).name.clone(),
+        gpus: bits(*mask).collect(),
+    };
+    masks.iter().map(one).collect()
+}
+
+fn parts(row: &StoredJob) -> Result<(Submission, Course), String> {
+    let unreadable = |fault: serde_json::Error| format!("job {}: {fault}", row.job);
+    let submission = serde_json::from_str(&row.spec).map_err(unreadable)?;
+    Ok((submission, serde_json::from_str(&row.state).map_err(unreadable)?))
+}
+
+/// The row of a job that is over, from the store.
+pub fn row_of_ended(row: &StoredJob) -> Result<JobRow, String> {
+    let (submission, course) = parts(row)?;
+    Ok(ended(row, &submission, &course))
+}
+
+fn ended(row: &StoredJob, submission: &Submission, course: &Course) -> JobRow {
+    let state = &course.kept.state;
+    let end = row.end.as_deref().and_then(words::end_named);
+    let launch = course.launch.as_ref();
+    let at = launch.and_then(|launch| launch.ended).unwrap_or(row.wall) as f64 / 1e6;
+    JobRow {
+        id: row.job,
+        name: submission.spec.name.clone(),
+        user: row.user.clone(),
+        tenant: row.tenant.clone(),
+        standing: end.map_or(Standing::Failed, words::standing_at_end),
+        since: at,
+        gpus: submission.spec.gpus,
+        holds: Vec::new(),
+        attempt: state.attempt.0,
+        submitted: row.wall as f64 / 1e6,
+        started: launch.map(|launch| launch.wall as f64 / 1e6),
+        ended: Some(at),
+        ran_seconds: state.ran.as_secs_f64(),
+        progress: None,
+        restarts: state.restarts,
+        preemptions: state.preemptions,
+        priority: submission.spec.priority,
+        why: String::new(),
+    }
+}
+
+/// All about a job that is over, from the store; with the first launch comes the true start.
+pub fn detail_of_ended(row: &StoredJob, attempts: Vec<AttemptRow>) -> Result<JobDetail, String> {
+    let (submission, course) = parts(row)?;
+    let mut shown = ended(row, &submission, &course);
+    shown.started = attempts.first().map(|attempt| attempt.launched);
+    Ok(JobDetail {
+        row: shown,
+        spec: submission.spec,
+        attempts,
+        report: None,
+        measured: course.measured,
+    })
+}
+
+impl From<&Launch> for AttemptRow {
+    fn from(launch: &Launch) -> AttemptRow {
+        let seconds = |micros: i64| micros as f64 / 1e6;
+        let exit = launch.exit.as_ref();
+        AttemptRow {
+            attempt: launch.attempt.0,
+            holds: launch.holds.clone(),
+            launched: seconds(launch.wall),
+            started: launch.started.map(seconds),
+            ended: launch.ended.map(seconds),
+            exit_code: exit.and_then(|exit| exit.code),
+            signal: exit.and_then(|exit| exit.signal),
+            outcome: launch.outcome.clone(),
+        }
+    }
+}
