@@ -88,7 +88,8 @@ impl Core {
             engine: Engine::new(cluster, tenants, beliefs, options.setup),
             options,
             records: Arc::default(),
-            next_job: loaded.next_job,
+            // People count from one.
+            next_job: loaded.next_job.max(1),
             kin,
             kin_ids,
             tenant_ids,
