@@ -83,6 +83,7 @@ pub struct Host {
     failing: Option<Failing>,
     compact_at: Instant,
     base_at: Instant,
+    published_at: Instant,
 }
 
 /// The store takes nothing.
@@ -161,6 +162,7 @@ impl Host {
             failing: None,
             compact_at: now + turns::COMPACT_AFTER,
             base_at: now,
+            published_at: now,
         };
         host.open(loaded)?;
         let record = host.recorder.reader();
@@ -191,6 +193,7 @@ impl Host {
 
     /// What whoever looks gets to see.
     fn publish(&mut self) {
+        self.published_at = Instant::now();
         let mut health = self.shared.health();
         health.record = self.recorder.trouble();
         health.policy = self.thinker.trouble().map(str::to_owned);

@@ -99,16 +99,17 @@ impl Seen {
     /// The daemon as a whole.
     pub fn status(&self, health: &Health, user: &str, role: &str) -> Status {
         let mut jobs: BTreeMap<String, u64> = BTreeMap::new();
-        let (mut used, mut lost) = (0, 0);
         let state = &self.snapshot.state;
+        let mut held = vec![0u64; state.cluster.nodes.len()];
         for live in state.jobs.iter().flatten() {
             *jobs.entry(name_of(live.state.phase).to_owned()).or_default() += 1;
+            for (node, mask) in live.state.held.iter().flat_map(|held| held.placement.masks()) {
+                held[node.index()] |= mask;
+            }
         }
-        for node in &state.cluster.nodes {
-            let up = self.snapshot.free.up(node.id);
-            lost += u32::from(node.gpus) - up.count_ones();
-            used += self.used_mask(node.id).count_ones();
-        }
+        let used = held.iter().map(|mask| mask.count_ones()).sum();
+        let up = state.cluster.nodes.iter().map(|node| self.snapshot.free.up(node.id).count_ones());
+        let lost = state.cluster.gpus() - up.sum::<u32>();
         let failing = self.left_alone.then(|| {
             "it failed too often; the plain order decides until it is asked again".to_owned()
         });
@@ -132,13 +133,6 @@ impl Seen {
             warnings,
             stats: serde_json::to_value(&self.stats).unwrap_or_default(),
         }
-    }
-
-    /// GPUs of a node that jobs really hold.
-    fn used_mask(&self, node: NodeId) -> u64 {
-        let live = self.snapshot.state.jobs.iter().flatten();
-        let held = live.filter_map(|live| live.state.held.as_ref());
-        held.fold(0, |mask, held| mask | held.placement.mask(node))
     }
 }
 

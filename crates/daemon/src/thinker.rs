@@ -70,17 +70,13 @@ impl Thinker {
 
     /// Another policy, or the same one without its memory. An answer that is out is no longer waited for.
     pub fn begin_anew(&mut self, label: String, pipeline: Option<Pipeline>) {
+        if self.deadline.take().is_some() {
+            self.abandon();
+        }
         self.label = label;
         self.trouble = None;
-        self.worker = None;
         self.number += 1;
-        if self.deadline.take().is_some() {
-            // Its thread may still think; it ends with its thought and is not counted as lost.
-            tracing::debug!(target: "trainyard::policy", "a thought is no longer waited for");
-        }
-        if let Some(pipeline) = pipeline {
-            self.worker = self.spawn(pipeline);
-        }
+        self.worker = pipeline.and_then(|pipeline| self.spawn(pipeline));
     }
 
     /// Asks. An answer always comes: from the policy, or because the time is up.
@@ -132,9 +128,7 @@ impl Thinker {
         self.deadline.filter(|deadline| *deadline <= now)?;
         self.deadline = None;
         self.number += 1;
-        if let Some(worker) = self.worker.take() {
-            worker.lost.store(true, Ordering::SeqCst);
-            let lost = self.abandoned.fetch_add(1, Ordering::SeqCst) + 1;
+        if let Some(lost) = self.abandon() {
             tracing::warn!(
                 target: "trainyard::policy",
                 policy = self.label, limit_seconds = self.limit.as_secs_f64(), lost,
@@ -142,6 +136,13 @@ impl Thinker {
             );
         }
         Some(Thought::Stuck)
+    }
+
+    /// Leaves a thread that thinks to itself; how many are left so. It counts no more when it has ended.
+    fn abandon(&mut self) -> Option<usize> {
+        let worker = self.worker.take()?;
+        worker.lost.store(true, Ordering::SeqCst);
+        Some(self.abandoned.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
     fn build(&mut self) -> Option<Worker> {

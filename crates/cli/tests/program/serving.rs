@@ -72,7 +72,7 @@ impl Daemon {
     fn standing(&self, job: &str) -> String {
         let all = self.json(&["ps", "-a", "--json"]);
         let rows = all["jobs"].as_array().expect("rows");
-        let row = rows.iter().find(|row| row["id"].to_string() == job);
+        let row = rows.iter().find(|row| row["id"].as_u64() == job.parse().ok());
         row.map_or_else(String::new, |row| row["standing"].as_str().unwrap_or("").to_owned())
     }
 
@@ -216,11 +216,12 @@ fn a_live_record_is_replayed_bit_for_bit_and_a_changed_one_is_not() {
     assert_eq!(again["different"], 0, "{again}");
 
     let record = fs::read_to_string(daemon.folder.join("record.jsonl")).expect("a record");
-    let changed = record.replacen("\"changes\":[{\"job\":0,", "\"changes\":[{\"job\":1,", 1);
+    let changed = record.replacen("\"quality\":\"proven\"", "\"quality\":\"feasible\"", 1);
     assert_ne!(record, changed, "a decision to be changed");
     fs::write(daemon.folder.join("changed.jsonl"), changed).expect("a file");
     let again = ran(program(&daemon.folder, &["replay", "changed.jsonl"]));
     assert_eq!(again.code, 1, "{}{}", again.out, again.err);
+    assert!(again.out.contains("first difference"), "{}", again.out);
 }
 
 #[test]

@@ -27,6 +27,8 @@ const OVERDUE_PAUSE: Duration = Duration::from_millis(20);
 /// How soon a store that failed is tried again, at first and at most.
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MOST: Duration = Duration::from_secs(15);
+/// What is shown while nothing can be written is not much older than this.
+const SHOWN_AFTER: Duration = Duration::from_millis(500);
 /// How soon a flight record that failed is begun anew.
 const RECORD_RETRY: Duration = Duration::from_secs(60);
 
@@ -158,9 +160,11 @@ impl Host {
         {
             self.retry();
         }
-        match self.core.is_some() {
-            true => self.turn(inputs, &mut waiters),
-            false => self.refuse_all(waiters, &self.store_failed()),
+        match self.core.as_ref().map(|core| core.due()) {
+            // A look alone is no reason for a turn.
+            Some(due) if inputs.is_empty() && due.is_none_or(|due| due > self.clock.now()) => {}
+            Some(_) => self.turn(inputs, &mut waiters),
+            None => self.refuse_all(waiters, &self.store_failed()),
         }
         self.draft(drafts);
         if !lookers.is_empty() || self.shared.latest().is_none() {
@@ -234,6 +238,9 @@ impl Host {
             let _ = waiter.reply.send(said.map_err(Refusal::Problem));
         }
         self.carry_out(turn);
+        if self.published_at.elapsed() >= SHOWN_AFTER {
+            self.publish();
+        }
     }
 
     /// Orders, flight record, question, figures.
