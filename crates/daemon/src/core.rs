@@ -34,7 +34,7 @@ use trainyard_backend::{Identity, LaunchOrder, Report, StopOrder};
 use trainyard_engine::{Engine, Question, Setup, Thought};
 use trainyard_profile::Catalog;
 use trainyard_store::Write;
-use trainyard_types::{Attempt, Cluster, End, Event, JobId, Span, Time};
+use trainyard_types::{Attempt, Cluster, End, Event, JobId, Span, Time, Why};
 
 /// How many client keys and ends are remembered beside the store.
 const REMEMBERED_MAX: usize = 100_000;
@@ -171,6 +171,10 @@ pub struct Turn {
     pub ended: Vec<(JobId, End)>,
     /// Attempts that were ordered to start, with how long their jobs had waited.
     pub launched: Vec<(JobId, Span)>,
+    /// Why attempts were ordered to stop.
+    pub stops: Vec<Why>,
+    /// How many attempts failed by their own fault.
+    pub failed: u64,
 }
 
 /// The core. See the module's documentation.

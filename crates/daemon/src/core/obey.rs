@@ -104,6 +104,7 @@ impl Core {
 
     fn stop(&mut self, job: JobId, attempt: Attempt, why: Why) {
         let Some(record) = self.records.get(&job) else { return };
+        self.turn.stops.push(why);
         let why = match why {
             Why::Preempted => "another job takes its place",
             Why::Moved => "it goes on elsewhere",

@@ -102,6 +102,7 @@ impl Core {
             Event::Stopped { .. } => "stopped",
             _ => "failed",
         };
+        self.turn.failed += u64::from(kind == "failed");
         let sentence = format!("job {} attempt {}: {outcome}", job.0, attempt.0);
         self.event(kind, Some(job), &sentence, json!({ "attempt": attempt.0 }));
         self.apply(event);

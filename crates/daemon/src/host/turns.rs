@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use trainyard_api::{Code, Problem};
 use trainyard_framework::Pipeline;
 use trainyard_store::{Retention, StoreError, Write};
-use trainyard_types::End;
+use trainyard_types::Why;
 
 /// Messages that one turn takes at most: one commit for all of them.
 const BATCH_MAX: usize = 4096;
@@ -266,10 +266,16 @@ impl Host {
             metrics.admitted();
             metrics.waited(waited.as_secs_f64());
         }
-        for (_, end) in &turn.ended {
-            if *end == End::TimeLimit {
-                metrics.evicted(Eviction::TimeLimit);
-            }
+        for why in &turn.stops {
+            metrics.evicted(match why {
+                Why::Preempted | Why::Moved => Eviction::Preempted,
+                Why::Machine => Eviction::NodeLost,
+                Why::Asked | Why::Pruned => Eviction::Asked,
+                Why::TimeLimit => Eviction::TimeLimit,
+            });
+        }
+        for _ in 0..turn.failed {
+            metrics.evicted(Eviction::Failed);
         }
         let Some(stats) = self.core.as_ref().map(|core| core.engine().stats()) else { return };
         let failures = |stats: &trainyard_engine::Stats| {
@@ -277,9 +283,6 @@ impl Host {
         };
         metrics.policy_failed(failures(stats).saturating_sub(failures(&self.counted)));
         metrics.fell_back(stats.fallbacks.saturating_sub(self.counted.fallbacks));
-        for _ in self.counted.preemptions..stats.preemptions {
-            metrics.evicted(Eviction::Preempted);
-        }
         self.counted = stats.clone();
     }
 

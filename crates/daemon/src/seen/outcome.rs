@@ -72,7 +72,7 @@ impl Seen {
     }
 
     /// The earliest start that can be told.
-    fn not_before(&self, live: &Live, reasons: &[Reason]) -> Option<Time> {
+    pub(crate) fn not_before(&self, live: &Live, reasons: &[Reason]) -> Option<Time> {
         let told = reasons.iter().filter_map(|reason| match reason {
             Reason::NotBefore { time } => Some(*time),
             Reason::BackOff { until } | Reason::Reserved { until, .. } => Some(*until),

@@ -182,7 +182,45 @@ impl Seen {
             let share = if row.entitled > 0.0 { row.used / row.entitled } else { 0.0 };
             levels.fair_share.insert(row.tenant, share);
         }
+        levels.fragmentation = self.fragmentation();
+        levels.estimated_wait_seconds = self.estimated_waits();
         levels
+    }
+
+    /// The share of free GPUs that stand on nodes with too few of them for the mean gang that waits.
+    fn fragmentation(&self) -> f64 {
+        let state = &self.snapshot.state;
+        let (waiting, free) = (state.waiting.len() as u64, self.snapshot.free.total());
+        if waiting == 0 || free == 0 {
+            return 0.0;
+        }
+        let wants = state.waiting.iter().filter_map(|job| state.live(job));
+        let wanted: u64 = wants.map(|live| u64::from(live.spec.want.gpus)).sum();
+        let gang = wanted.div_ceil(waiting) as u32;
+        let stranded: u32 = (state.cluster.nodes.iter())
+            .map(|node| (self.snapshot.free.mask(node.id).count_ones(), u32::from(node.gpus)))
+            .filter(|(free, gpus)| *free < gang.min(*gpus))
+            .map(|(free, _)| free)
+            .sum();
+        f64::from(stranded) / f64::from(free)
+    }
+
+    /// How long the first waiting job of each tenant still waits, where that can be told.
+    fn estimated_waits(&self) -> BTreeMap<String, f64> {
+        let mut firsts: BTreeMap<&str, JobId> = BTreeMap::new();
+        for job in self.snapshot.state.waiting.iter() {
+            if let Some(record) = self.records.get(&job) {
+                firsts.entry(record.submission.tenant.as_str()).or_insert(job);
+            }
+        }
+        let wait = |job: JobId| {
+            let live = self.snapshot.state.live(job)?;
+            let reasons = self.outlook.explain(job)?.reasons;
+            let then = self.not_before(live, &reasons)?;
+            Some(then.since(self.snapshot.now).as_secs_f64())
+        };
+        let told = firsts.into_iter().filter_map(|(tenant, job)| Some((tenant, wait(job)?)));
+        told.map(|(tenant, wait)| (tenant.to_owned(), wait)).collect()
     }
 }
 
