@@ -132,8 +132,6 @@ fn serve(arguments: &[OsString]) -> Result<(), String> {
             "a daemon that runs as root needs no helper; name an unprivileged user".to_owned()
         );
     }
-    let run_dir =
-        run_dir.canonicalize().map_err(|error| format!("{}: {error}", run_dir.display()))?;
     // What it and its keepers write is for the daemon to read.
     setgid(daemon.gid).map_err(|error| format!("group {}: {error}", daemon.gid))?;
     let _ = std::fs::remove_file(&socket);
@@ -153,6 +151,16 @@ fn serve(arguments: &[OsString]) -> Result<(), String> {
 }
 
 impl Helper {
+    /// The run directory as it really is. Looked up at each order: the daemon makes it when it first starts, which
+    /// may be after the helper did.
+    fn root(&self) -> io::Result<PathBuf> {
+        let run_dir = &self.run_dir;
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: {error}", run_dir.display()))
+        };
+        run_dir.canonicalize().map_err(named)
+    }
+
     fn answer(&mut self, mut stream: UnixStream) {
         let _ = stream.set_read_timeout(Some(TIMEOUT));
         let _ = stream.set_write_timeout(Some(TIMEOUT));
@@ -190,7 +198,7 @@ impl Helper {
         if User::from_uid(Uid::from_raw(uid))?.is_none() {
             return Err(io::Error::other(format!("no user has number {uid}")));
         }
-        let dir = AttemptDir::at(&self.run_dir.join(name));
+        let dir = AttemptDir::at(&self.root()?.join(name));
         self.take(&dir)?;
         let lock = dir.try_lock()?;
         let lock = lock.ok_or_else(|| io::Error::other(format!("{name} is kept already")))?;
@@ -226,7 +234,7 @@ impl Helper {
     }
 
     fn reclaim(&self, name: &str) -> Result<(), String> {
-        let dir = AttemptDir::at(&self.run_dir.join(name));
+        let dir = AttemptDir::at(&self.root().map_err(|error| error.to_string())?.join(name));
         let owner = std::fs::symlink_metadata(dir.path()).map_err(|error| error.to_string())?;
         if owner.uid() != 0 || !owner.is_dir() {
             return Err(format!("{} was not kept by this helper", dir.path().display()));

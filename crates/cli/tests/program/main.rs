@@ -11,6 +11,7 @@ mod serving;
 mod store;
 mod sweep;
 mod traces;
+mod users;
 
 use place::{Place, lines, words};
 use serde_json::Value;
