@@ -159,6 +159,7 @@ impl Engine {
     pub(crate) fn requeue(&mut self, at: Time, job: JobId) {
         let placed = self.state.live(job).is_some_and(|live| live.state.is_placed());
         if placed && !self.ending.contains_key(&job) {
+            self.touched.insert(job);
             self.requeued.insert(job);
             self.unplan(at, job);
             self.wants_decision = true;
@@ -171,6 +172,7 @@ impl Engine {
             self.unplan(at, job);
             self.block(at, job, |block| block.throttled = true);
         } else if let Some(block) = self.blocked.get_mut(&job) {
+            self.touched.insert(job);
             block.throttled = on;
             self.unblock(at, job);
         }
