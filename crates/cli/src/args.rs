@@ -4,7 +4,7 @@ mod profile;
 pub mod store;
 pub mod trace;
 
-pub use profile::{ImportArgs, ListArgs, ProfileCommand, ProfileFormat, ShowArgs};
+pub use profile::{CheckArgs, ImportArgs, ListArgs, ProfileCommand, ProfileFormat, ShowArgs};
 
 use crate::failure::{EXIT_CODES, Failure};
 use clap::error::ErrorKind;
@@ -110,7 +110,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "NAMES", help_heading = "Policies")]
     pub policies: Vec<String>,
     /// Repeat with several seeds and show means with 95 % intervals: a count, a range 1..5 or a list.
-    #[arg(long, value_name = "SEEDS", help_heading = "Jobs and cluster", conflicts_with = "by")]
+    #[arg(long, value_name = "SEEDS", help_heading = "Jobs and cluster")]
     pub seeds: Option<String>,
     #[command(flatten)]
     pub run: RunArgs,
@@ -240,6 +240,9 @@ pub struct OutArgs {
     /// Write every figure of the report to a folder, each as an SVG file.
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
+    /// The same as PNG files; only in a build with the feature `png`.
+    #[arg(long, value_name = "DIR")]
+    pub png: Option<PathBuf>,
     /// Write what came of every job to a CSV file.
     #[arg(long, value_name = "FILE")]
     pub jobs_out: Option<PathBuf>,
@@ -312,6 +315,8 @@ pub enum Preset {
     Tiresias,
     /// Muri (SIGCOMM'22): the same, with a start overhead charged at every event.
     Muri,
+    /// Pollux (OSDI'21): decisions every minute, 30 s for each start, whole seconds, exact sizes.
+    Pollux,
 }
 
 impl Preset {
@@ -321,6 +326,7 @@ impl Preset {
             Preset::Native => Semantics::Native,
             Preset::Tiresias => Semantics::Tiresias,
             Preset::Muri => Semantics::Muri,
+            Preset::Pollux => Semantics::Pollux,
         }
     }
 }

@@ -20,6 +20,8 @@ use trainyard_types::{Action, JobId, Time};
 pub struct Done {
     /// Its measures.
     pub run: Run,
+    /// Its seed.
+    pub seed: u64,
     /// What came of every job.
     pub outcome: Outcome,
     /// Every action, if it was asked for.
@@ -106,7 +108,7 @@ fn run_one(
         ..Run::new(&entrant.label, &given.workload, &given.cluster, &outcome)
     };
     watch.timeline.close(outcome.ended);
-    Done { run, outcome, actions: watch.actions, timeline: watch.timeline }
+    Done { run, seed: options.seed, outcome, actions: watch.actions, timeline: watch.timeline }
 }
 
 /// Moves the bar, and takes actions down if asked to.

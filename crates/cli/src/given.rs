@@ -22,9 +22,13 @@ pub struct Given {
 
 /// Reads or draws what the flags name, and refuses what cannot work.
 pub fn load(args: &GivenArgs) -> Result<Given, Failure> {
+    load_with(args, load_catalog(&args.profiles)?)
+}
+
+/// The same with models that were read already.
+pub fn load_with(args: &GivenArgs, catalog: Catalog) -> Result<Given, Failure> {
     let seed = options::whole("--seed", &args.seed, options::SEED_MAX)?;
     let (cluster, tenants) = load_cluster(args.cluster.as_deref())?;
-    let catalog = load_catalog(&args.profiles)?;
     let source = match (&args.trace, &args.generate) {
         (Some(path), _) => path.display().to_string(),
         (None, Some(_)) => "--generate".to_owned(),

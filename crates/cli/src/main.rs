@@ -5,11 +5,11 @@
 //! - [`given`], [`files`], [`packing`]: the cluster and the workload a run is given, from flags and files.
 //! - [`choice`], [`options`], [`spec`]: policies, options and generator laws by name, with typed settings.
 //! - [`seeds`]: several seeds from one text.
-//! - [`sweep`]: the runs of a sweep, each with a name that never changes.
+//! - [`sweep`]: the runs of a sweep, each with a name that never changes; `parquet_file`: rows as Parquet, with the feature.
 //! - [`published`]: what can be redone of published results.
 //! - [`experiment`]: policies side by side on several threads.
-//! - [`plot`]: a curve drawn with characters.
 //! - `live`: the client of the daemon, behind the feature of that name.
+//! - [`plot`]: a curve drawn with characters; [`figures`]: pictures as files, also as PNG with the feature of that name.
 //! - [`output`], [`failure`]: what comes out, and the exit code.
 
 mod args;
@@ -17,6 +17,7 @@ mod choice;
 mod commands;
 mod experiment;
 mod failure;
+mod figures;
 mod files;
 mod given;
 #[cfg(feature = "live")]
@@ -24,11 +25,17 @@ mod live;
 mod options;
 mod output;
 mod packing;
+#[cfg(feature = "parquet")]
+mod parquet_file;
 mod plot;
+#[cfg(feature = "png")]
+mod png;
 mod published;
 mod seeds;
 mod spec;
 mod sweep;
+mod sweep_table;
+mod trainings;
 
 use failure::Failure;
 use output::Output;
@@ -44,7 +51,6 @@ fn main() -> ExitCode {
     if let Some(code) = trainyard_backend::program::main(&arguments[arguments.len().min(1)..]) {
         return code;
     }
-    let wants_json = arguments.iter().any(|argument| argument == "--json");
     let output = Output::new();
     output.watch_interrupts();
     if std::env::var_os("RUST_BACKTRACE").is_none() {

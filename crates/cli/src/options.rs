@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use trainyard_engine::Trigger;
 use trainyard_framework::RawSettings;
-use trainyard_sim::{DecisionCost, FailureModel, Options};
+use trainyard_sim::{DecisionCost, FailureModel, Options, Rounding};
 use trainyard_types::Span;
 
 /// The largest seed: settings are TOML, whose integers have a sign.
@@ -54,10 +54,15 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         Some(model) => format!("mtbf={},repair={}", model.between, model.repair),
     };
     let DecisionCost { fixed, per_job } = options.decision_cost;
+    let rounding = match options.rounding {
+        Rounding::Exact => "exact",
+        Rounding::WholeSeconds => "whole seconds",
+    };
     [
         ("semantics", args.semantics.semantics().name().to_owned()),
         ("decisions", trigger),
         ("costs", options.costs.to_string()),
+        ("rounding", rounding.to_owned()),
         ("estimate-error", options.estimate_error.to_string()),
         ("decision-cost", format!("fixed={fixed},per-job={per_job}")),
         ("failures", failures),

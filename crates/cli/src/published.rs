@@ -2,15 +2,17 @@
 
 use crate::args::{GivenArgs, StageArgs, WorldArgs};
 use crate::failure::Failure;
-use crate::{choice, files, given, options};
+use crate::{choice, files, given, options, trainings};
 use clap::ValueEnum;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use trainyard_framework::nearest;
+use trainyard_profile::Catalog;
+use trainyard_profile::import::pollux::Authors;
 use trainyard_report::Summary;
 use trainyard_report::column::{COLUMNS, Column};
-use trainyard_sim::{Quiet, simulate};
+use trainyard_sim::{JobOutcome, Quiet, simulate};
 
 const TEXT: &str = include_str!("../data/reproduce.toml");
 
@@ -34,12 +36,33 @@ pub struct Table {
     semantics: String,
     format: String,
     cluster: String,
+    /// The placer; by default the policy's own.
+    place: Option<String>,
+    /// Measured trainings that its jobs follow.
+    trainings: Option<Folder>,
     golden: Option<String>,
+    /// A JSON file with the completion time of each job in seconds.
+    golden_jobs: Option<String>,
+    /// Whether each job must end in the published second.
+    #[serde(default)]
+    each_job: bool,
+    #[serde(default)]
     measures: Vec<(String, String)>,
     relative: Option<f64>,
     absolute: Option<f64>,
     /// Its runs.
     pub run: Vec<Row>,
+}
+
+/// A folder of measured trainings.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Folder {
+    /// Whose trainings they are.
+    authors: String,
+    folder: String,
+    /// A table of recorded times, for exact replays.
+    queries: Option<String>,
 }
 
 /// One run of a table.
@@ -48,7 +71,11 @@ pub struct Table {
 pub struct Row {
     /// What it is called.
     pub name: String,
+    #[serde(default)]
     trace: String,
+    /// Several traces instead of one: the mean over them is what was published.
+    #[serde(default)]
+    traces: Vec<String>,
     policy: String,
     native: Option<String>,
     samples: Option<(String, String)>,
@@ -56,7 +83,20 @@ pub struct Row {
     key: BTreeMap<String, String>,
     #[serde(default)]
     expected: BTreeMap<String, f64>,
+    /// Where the jobs of this run stand in the golden of jobs.
+    #[serde(default)]
+    jobs: Vec<String>,
 }
+
+/// What a run came to.
+struct Run {
+    summary: Summary,
+    /// Completion times in seconds, by name of the job.
+    jobs: BTreeMap<String, f64>,
+}
+
+/// Completion times that differ by less are equal: a finish that is rounded onto a decision is a microsecond late.
+const SECONDS_EQUAL: f64 = 1e-3;
 
 /// One measure of one run beside the published one.
 #[derive(Clone)]
@@ -64,7 +104,7 @@ pub struct Redone {
     /// The run.
     pub name: String,
     /// The measure.
-    pub column: &'static Column,
+    pub measure: &'static str,
     /// The published value.
     pub paper: f64,
     /// Ours, in the semantics of the publication.
@@ -108,30 +148,119 @@ impl Table {
     /// Runs one row, below the folder of the data.
     pub fn redo(&self, row: &Row, data: &Path) -> Result<Vec<Redone>, Failure> {
         let expected = self.expected(row, data)?;
-        let ours = self.simulate(row, data, (&row.policy, &self.semantics))?;
+        let theirs = self.expected_jobs(row, data)?;
         let own_name = row.policy.split(':').next().unwrap_or(&row.policy);
         let native = row.native.as_deref().unwrap_or(own_name);
-        let native = self.simulate(row, data, (native, "native"))?;
+        let ours = self.simulate_all(row, data, (&row.policy, &self.semantics))?;
+        let native = self.simulate_all(row, data, (native, "native"))?;
         let mut redone = Vec::new();
+        if !theirs.is_empty() {
+            redone.extend(self.by_job(row, &theirs, (&ours[0], &native[0])));
+        }
         for (column, paper) in expected {
-            let value = (column.value)(&ours).unwrap_or(f64::NAN);
+            let value = mean_of(column, &ours).unwrap_or(f64::NAN);
             let off = (value - paper).abs();
             redone.push(Redone {
                 name: row.name.clone(),
-                column,
+                measure: column.key,
                 paper,
                 ours: value,
-                native: (column.value)(&native),
+                native: mean_of(column, &native),
                 // A value that is not a number is within nothing.
-                within: off
-                    <= self.absolute.unwrap_or(0.0) + self.relative.unwrap_or(0.0) * paper.abs(),
+                within: off <= self.allowed(paper),
             });
         }
         Ok(redone)
     }
 
+    /// Runs each trace of a row; there is at least one.
+    fn simulate_all(&self, row: &Row, data: &Path, how: (&str, &str)) -> Result<Vec<Run>, Failure> {
+        let traces = row.traces();
+        traces.into_iter().map(|trace| self.simulate(row, &data.join(trace), data, how)).collect()
+    }
+
+    /// How far from a published value ours may be.
+    fn allowed(&self, paper: f64) -> f64 {
+        self.absolute.unwrap_or(0.0) + self.relative.unwrap_or(0.0) * paper.abs()
+    }
+
+    /// The mean over the published jobs, and how many of them end in the published second.
+    fn by_job(
+        &self,
+        row: &Row,
+        theirs: &BTreeMap<String, f64>,
+        (ours, native): (&Run, &Run),
+    ) -> Vec<Redone> {
+        let mean = |run: &Run| {
+            let times = theirs.keys().map(|job| run.jobs.get(job).copied().unwrap_or(f64::NAN));
+            times.sum::<f64>() / theirs.len() as f64
+        };
+        let equal = |run: &Run| {
+            let is_equal = |(job, time): &(&String, &f64)| {
+                run.jobs.get(*job).is_some_and(|own| (own - **time).abs() < SECONDS_EQUAL)
+            };
+            theirs.iter().filter(is_equal).count() as f64
+        };
+        let paper = theirs.values().sum::<f64>() / theirs.len() as f64;
+        let count = theirs.len() as f64;
+        vec![
+            Redone {
+                name: row.name.clone(),
+                measure: "jct_mean_s",
+                paper,
+                ours: mean(ours),
+                native: Some(mean(native)),
+                within: (mean(ours) - paper).abs() <= self.allowed(paper),
+            },
+            Redone {
+                name: row.name.clone(),
+                measure: "jobs_equal",
+                paper: count,
+                ours: equal(ours),
+                native: Some(equal(native)),
+                within: !self.each_job || equal(ours) == count,
+            },
+        ]
+    }
+
+    /// The published completion times of a run, by name of the job; empty if the table has none.
+    fn expected_jobs(&self, row: &Row, data: &Path) -> Result<BTreeMap<String, f64>, Failure> {
+        let Some(golden) = &self.golden_jobs else { return Ok(BTreeMap::new()) };
+        let path = data.join(golden);
+        let broken = |what: String| Failure::Operation(format!("{}: {what}", path.display()));
+        let text = files::read_text(&path)?;
+        let mut value: serde_json::Value =
+            serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+        for key in &row.jobs {
+            value = value[key].take();
+        }
+        let place = row.jobs.join(".");
+        let jobs: BTreeMap<String, f64> = serde_json::from_value(value)
+            .map_err(|error| broken(format!("`{place}` has no seconds by job: {error}")))?;
+        if jobs.is_empty() {
+            return Err(broken(format!("`{place}` has no job")));
+        }
+        Ok(jobs)
+    }
+
+    /// The built-in models and the measured trainings of the table.
+    fn catalog(&self, data: &Path) -> Result<Catalog, Failure> {
+        let mut catalog = Catalog::builtin();
+        if let Some(Folder { authors, folder, queries }) = &self.trainings {
+            let queries = queries.as_ref().map(|path| data.join(path));
+            let unknown = || Failure::flag("reproduce", authors, "known authors of trainings");
+            let authors = Authors::named(authors).ok_or_else(unknown)?;
+            let found = trainings::load(authors, &data.join(folder), queries.as_deref())?;
+            for model in found.models {
+                catalog.add(model);
+            }
+        }
+        Ok(catalog)
+    }
+
     fn expected(&self, row: &Row, data: &Path) -> Result<Vec<(&'static Column, f64)>, Failure> {
         let Some(golden) = &self.golden else {
+            // Without a golden, what the row states; nothing where the jobs themselves are compared.
             let stated = row.expected.iter().map(|(key, value)| Ok((column(key)?, *value)));
             return stated.collect();
         };
@@ -166,9 +295,10 @@ impl Table {
     fn simulate(
         &self,
         row: &Row,
+        trace: &Path,
         data: &Path,
         (policy, semantics): (&str, &str),
-    ) -> Result<Summary, Failure> {
+    ) -> Result<Run, Failure> {
         let unknown = |value: &str| Failure::flag("reproduce", value, "a known name");
         let mut policy = policy.to_owned();
         if let Some((key, file)) = row.samples.as_ref().filter(|_| policy.contains(':')) {
@@ -176,7 +306,7 @@ impl Table {
         }
         let given = GivenArgs {
             cluster: Some(self.cluster.clone()),
-            trace: Some(data.join(&row.trace)),
+            trace: Some(trace.to_path_buf()),
             format: self.format.clone(),
             generate: None,
             profiles: Vec::new(),
@@ -191,14 +321,37 @@ impl Table {
             decision_cost: None,
             checkpoint_every: None,
         };
-        let stages = StageArgs { place: None, admit: None, tune: Vec::new(), sets: Vec::new() };
-        let given = given::load(&given)?;
+        let place = self.place.clone().filter(|_| semantics == self.semantics);
+        let stages = StageArgs { place, admit: None, tune: Vec::new(), sets: Vec::new() };
+        let given = given::load_with(&given, self.catalog(data)?)?;
         let options = options::read(&world, 1)?;
         let entrant = choice::entrant_alone(&policy, &stages, world.semantics.semantics())?;
         let pipeline = entrant.selection.build().map_err(|error| Failure::config("", error))?;
         let outcome = simulate(&given.workload, &given.cluster, pipeline, &options, &mut Quiet);
-        Ok(Summary::new(&given.workload, &given.cluster, &outcome))
+        let time = |one: &JobOutcome| {
+            let submitted = given.workload.jobs[one.job.index()].job.submitted;
+            (given.workload.label(one.job), one.ended.since(submitted).as_secs_f64())
+        };
+        Ok(Run {
+            jobs: outcome.finished().map(time).collect(),
+            summary: Summary::new(&given.workload, &given.cluster, &outcome),
+        })
     }
+}
+
+impl Row {
+    fn traces(&self) -> Vec<&str> {
+        match self.traces.is_empty() {
+            true => vec![&self.trace],
+            false => self.traces.iter().map(String::as_str).collect(),
+        }
+    }
+}
+
+/// The mean of a measure over runs; nothing if one of them has no such value.
+fn mean_of(column: &Column, runs: &[Run]) -> Option<f64> {
+    let values: Option<Vec<f64>> = runs.iter().map(|run| (column.value)(&run.summary)).collect();
+    values.map(|values| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 fn column(key: &str) -> Result<&'static Column, Failure> {
@@ -231,8 +384,12 @@ mod tests {
                 assert!(column(ours).is_ok(), "{}: {ours}", table.id);
             }
             for row in &table.run {
-                assert_eq!(table.golden.is_some(), row.expected.is_empty(), "{}", row.name);
+                let sources = [!row.expected.is_empty(), !row.key.is_empty(), !row.jobs.is_empty()];
+                assert_eq!(sources.iter().filter(|one| **one).count(), 1, "{}", row.name);
                 assert_eq!(table.golden.is_some(), !row.key.is_empty(), "{}", row.name);
+                assert_ne!(row.trace.is_empty(), row.traces.is_empty(), "{}", row.name);
+                assert!(row.jobs.is_empty() || row.traces.is_empty(), "{}", row.name);
+                assert_eq!(table.golden_jobs.is_some(), !row.jobs.is_empty(), "{}", row.name);
             }
         }
     }

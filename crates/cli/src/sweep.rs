@@ -51,6 +51,9 @@ pub struct SweepArgs {
     /// The directory of the results; a sweep that was interrupted goes on there.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: PathBuf,
+    /// Also write OUT/results.parquet; only in a build with the feature `parquet`.
+    #[arg(long, help_heading = "Output")]
+    pub parquet: bool,
     /// Only list the runs, and which of them are done.
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,

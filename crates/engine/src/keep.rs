@@ -156,26 +156,20 @@ impl Engine {
             state.demand += gpus;
         }
         state.changed.push(id);
-        match (goes_on, placed, blocked || kept.ending.is_some()) {
-            (true, _, _) => {
-                state.granted.insert(id);
-            }
-            (false, _, true) => {}
-            (false, true, false) => {
-                state.waiting.insert(id);
-            }
-            (false, false, false) if admitted => {
-                state.waiting.insert(id);
-            }
-            (false, false, false) => {
-                state.unadmitted.insert(id);
-            }
+        let queue = match (goes_on, blocked || kept.ending.is_some(), placed || admitted) {
+            (true, _, _) => Some(&mut state.granted),
+            (false, true, _) => None,
+            (false, false, true) => Some(&mut state.waiting),
+            (false, false, false) => Some(&mut state.unadmitted),
+        };
+        if let Some(queue) = queue {
+            queue.insert(id);
         }
-        let phase = match (placed, blocked, admitted) {
-            (true, _, _) => return,
-            (_, true, _) => Phase::Blocked,
-            (_, _, true) => Phase::Waiting,
-            (_, _, false) => Phase::Unadmitted,
+        let phase = match (blocked, admitted) {
+            _ if placed => return,
+            (true, _) => Phase::Blocked,
+            (false, true) => Phase::Waiting,
+            (false, false) => Phase::Unadmitted,
         };
         state.live_mut(id).expect("just put there").state.phase = phase;
     }

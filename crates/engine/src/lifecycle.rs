@@ -138,6 +138,9 @@ impl Engine {
         if let Some(rate) = sample.rate {
             *progress = Progress { done: progress.done_at(at), at, rate };
         }
+        if sample.batch.is_some() {
+            live.state.batch = sample.batch;
+        }
         let spec = Arc::clone(&live.spec);
         let held = live.state.held.clone();
         state.changed.push(job);
@@ -182,7 +185,7 @@ impl Engine {
     pub(crate) fn add_tenant(&mut self, tenant: trainyard_types::Tenant) {
         let state = self.state_mut();
         state.has_ceilings |= tenant.ceiling.is_some();
-        state.tenants.add(tenant);
+        state.tenants.insert(tenant);
         state.used_permille.push(0);
         state.usage.push(trainyard_framework::Usage::default());
     }

@@ -4,7 +4,7 @@ use crate::index::RankIndex;
 use crate::refill::Refill;
 use crate::{Answer, Cx, JobRef, Offer, Policy, PolicyError, Rank, View};
 use serde::{Deserialize, Serialize};
-use trainyard_types::{JobId, JobState, Phase, Reason, Time};
+use trainyard_types::{GpuType, Grant, IdSet, JobId, JobState, Phase, Reason, Time};
 
 /// What happens when a job does not fit.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,9 @@ pub enum Mode {
     Refill,
     /// The same, and who is left out moves behind who runs, as in Tiresias' own simulator.
     RefillRequeue,
+    /// Who runs is counted anew in order, by GPUs alone; who ran and still does keeps its GPUs, and the others are
+    /// placed in what is left, as in Pollux' simulator.
+    Recount,
 }
 
 /// How often one decision walks over the queue when displaced gangs leave room behind.
@@ -178,6 +181,59 @@ impl<R: Rank> Ranked<R> {
         if requeue {
             self.list.requeue(|job| offer.plan(job).is_some());
         }
+        self.wake_for_all(view, offer);
+    }
+
+    fn recount(&mut self, view: &View<'_>, offer: &mut Offer<'_>) {
+        self.list.order(&mut self.rank, view, true);
+        let counted = self.counted(view, offer);
+        for &id in self.list.jobs() {
+            if !counted.contains(id) {
+                offer.revoke(id);
+            }
+        }
+        // Limits on nodes or hosts may keep out who was counted in: what they leave is for the rest.
+        let strict = self.fill == Fill::Strict;
+        for is_counted in [true, false] {
+            for job in self.list.jobs().iter().filter_map(|id| view.job(*id)) {
+                if counted.contains(job.id()) != is_counted || offer.plan(job.id()).is_some() {
+                    continue;
+                }
+                let answer = offer.grant(&self.rank.grant(job, view));
+                if strict && matches!(answer, Answer::NoRoom | Answer::Full) {
+                    break;
+                }
+            }
+        }
+        self.wake_for_all(view, offer);
+    }
+
+    /// Those who may run if only the number of GPUs of each type counts.
+    fn counted(&self, view: &View<'_>, offer: &Offer<'_>) -> IdSet<JobId> {
+        let room = |kind| u64::from(offer.free().in_service(kind)) * 1000;
+        let shapes = view.state().shapes.iter();
+        let mut left: Vec<(GpuType, u64)> = shapes.map(|(kind, _)| (*kind, room(*kind))).collect();
+        let mut counted = IdSet::default();
+        // Who may not be stopped runs on, whatever its place.
+        let runs_on =
+            |job: JobRef<'_>| job.state.planned.is_some() && !(self.preempt && view.may_stop(job));
+        for first in [true, false] {
+            for job in self.list.jobs().iter().filter_map(|id| view.job(*id)) {
+                if runs_on(job) != first {
+                    continue;
+                }
+                if count_in(job, &self.rank.grant(job, view), view, &mut left) || first {
+                    counted.insert(job.id());
+                } else if self.fill == Fill::Strict {
+                    break;
+                }
+            }
+        }
+        counted
+    }
+
+    /// Asks to be woken when the first key changes by itself.
+    fn wake_for_all(&mut self, view: &View<'_>, offer: &mut Offer<'_>) {
         let mut wake_at = None;
         for id in self.list.jobs().to_vec() {
             let Some(job) = view.job(id) else { continue };
@@ -199,6 +255,7 @@ impl<R: Rank> Policy for Ranked<R> {
         match self.mode {
             Mode::Changes => self.changes(view, offer),
             Mode::Refill | Mode::RefillRequeue => self.refill(view, offer),
+            Mode::Recount => self.recount(view, offer),
         }
         Ok(())
     }
@@ -231,6 +288,16 @@ fn once_adopted(job: JobRef<'_>, now: Time, offer: &Offer<'_>) -> Option<JobStat
         state.queued_at = now;
     }
     Some(state)
+}
+
+/// Counts a job in on the type where it runs, or else on the first that has enough left; whether there was one.
+fn count_in(job: JobRef<'_>, grant: &Grant, view: &View<'_>, left: &mut [(GpuType, u64)]) -> bool {
+    let need = u64::from(grant.count()) * u64::from(job.spec.want.permille);
+    let held = job.state.planned.as_ref().and_then(|plan| plan.placement.masks().first());
+    let held = held.map(|(node, _)| view.cluster().node(*node).kind);
+    let fits = |(kind, room): &&mut (GpuType, u64)| job.spec.want.accepts(*kind) && *room >= need;
+    let chosen = left.iter_mut().filter(fits).min_by_key(|(kind, _)| (Some(*kind) != held, *kind));
+    chosen.map(|(_, room)| *room -= need).is_some()
 }
 
 /// The earlier of two optional moments.

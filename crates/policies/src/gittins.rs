@@ -229,7 +229,7 @@ impl Gittins {
         let attained = Service::GpuTime.of(job, now);
         match self.mode {
             Mode::Changes => Span(attained.0 / self.quantum.0 * self.quantum.0),
-            Mode::Refill | Mode::RefillRequeue => attained,
+            Mode::Refill | Mode::RefillRequeue | Mode::Recount => attained,
         }
     }
 }

@@ -22,7 +22,10 @@ pub const ENTRY: PolicyEntry = Entry {
         ),
         ("order", "inside a queue: `started`, `waiting-since` or `submitted` first"),
         ("jump", "`exact`, or when the authors' simulators look: `tiresias-code`, `muri-code`"),
-        ("mode", "`changes`, or `refill-requeue` as the authors' simulators do"),
+        (
+            "mode",
+            "`changes`, `refill-requeue` as the authors' simulators do, or `recount` as Pollux' does",
+        ),
     ],
     defaults: defaults::<Settings>,
     build,
@@ -299,7 +302,7 @@ impl Rank for Tiresias {
         match self.mode {
             Mode::Changes => place_in_queue(queue, self.order, job),
             // The position in the authors' list decides.
-            Mode::Refill | Mode::RefillRequeue => Key::value(0).tier(queue as i64),
+            Mode::Refill | Mode::RefillRequeue | Mode::Recount => Key::value(0).tier(queue as i64),
         }
     }
 

@@ -137,7 +137,7 @@ impl Curve {
 ///
 /// First the type itself, then its family (`a100` for `a100-80gb`), then points that hold everywhere, then the
 /// measured type with the most similar speed, scaled by the ratio of the two in the table of types.
-fn source_kind<'a>(model: &'a ModelProfile, kind: &str) -> Option<(&'a str, f64)> {
+pub(crate) fn source_kind<'a>(model: &'a ModelProfile, kind: &str) -> Option<(&'a str, f64)> {
     let find = |fits: &dyn Fn(&Point) -> bool| {
         model.points.iter().find(|point| fits(point)).map(|point| point.kind.as_str())
     };

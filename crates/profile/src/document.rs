@@ -3,7 +3,7 @@
 use crate::InputError;
 use std::ops::RangeInclusive;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 use trainyard_types::Span;
 
 /// A whole TOML text.
@@ -127,15 +127,30 @@ impl<'d, 'a> Section<'d, 'a> {
     /// A finite number within a range, if given.
     pub fn real(&self, key: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, InputError> {
         let Some(value) = self.value(key) else { return Ok(None) };
-        let number = match value.get_ref() {
-            DeValue::Integer(digits) if digits.radix() == 10 => digits.as_str().parse().ok(),
-            DeValue::Float(digits) => digits.as_str().parse::<f64>().ok(),
-            _ => None,
-        };
-        match number.filter(|number| number.is_finite() && range.contains(number)) {
+        match real_of(value.get_ref(), &range) {
             Some(number) => Ok(Some(number)),
             None => Err(self.wrong(key, real_in(&range))),
         }
+    }
+
+    /// A list of finite numbers within a range that must be given.
+    pub fn reals(&self, key: &str, range: RangeInclusive<f64>) -> Result<Vec<f64>, InputError> {
+        let list = self.value(key).and_then(|value| value.get_ref().as_array());
+        let numbers = list.and_then(|list| reals_of(list, &range));
+        numbers.ok_or_else(|| self.wrong(key, format!("a list; each entry {}", real_in(&range))))
+    }
+
+    /// A list of lists of finite numbers within a range that must be given.
+    pub fn rows_of_reals(
+        &self,
+        key: &str,
+        range: RangeInclusive<f64>,
+    ) -> Result<Vec<Vec<f64>>, InputError> {
+        let list = self.value(key).and_then(|value| value.get_ref().as_array());
+        let row = |row: &Spanned<DeValue<'a>>| reals_of(row.get_ref().as_array()?, &range);
+        let rows = list.and_then(|list| list.iter().map(row).collect());
+        let expected = || format!("a list of lists; each entry {}", real_in(&range));
+        rows.ok_or_else(|| self.wrong(key, expected()))
     }
 
     /// True or false, if given.
@@ -205,6 +220,19 @@ fn line_starts(text: &str) -> Vec<usize> {
 
 fn line_at(starts: &[usize], at: usize) -> u64 {
     starts.partition_point(|start| *start <= at) as u64
+}
+
+fn real_of(value: &DeValue<'_>, range: &RangeInclusive<f64>) -> Option<f64> {
+    let number = match value {
+        DeValue::Integer(digits) if digits.radix() == 10 => digits.as_str().parse().ok(),
+        DeValue::Float(digits) => digits.as_str().parse::<f64>().ok(),
+        _ => None,
+    };
+    number.filter(|number| number.is_finite() && range.contains(number))
+}
+
+fn reals_of(list: &DeArray<'_>, range: &RangeInclusive<f64>) -> Option<Vec<f64>> {
+    list.iter().map(|item| real_of(item.get_ref(), range)).collect()
 }
 
 fn whole_in(range: &RangeInclusive<u64>) -> String {

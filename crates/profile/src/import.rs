@@ -2,19 +2,22 @@
 //!
 //! - [`gavel`]: steps per second by type, number of GPUs and partner, as JSON.
 //! - [`elasticflow`]: steps per second by batch and number of GPUs, as CSV.
-//! - [`muri`]: times of an iteration by model and number of GPUs, as CSV.
+//! - [`muri`]: times of an iteration and of its stages by model and number of GPUs, as CSV.
 //! - [`chronus`]: relative speeds by number of GPUs and nodes, as JSON.
+//! - [`pollux`]: measured trainings of Pollux and Sia, as folders of CSV.
+//! - [`synergy`]: relative speeds by host CPUs and memory, as JSON.
 //!
 //! A speed of zero means that the job does not fit, and gives no point.
 //! What a reader gives can be written by [`crate::profile_file`] and read back.
-//! Deliberately absent: the times of Muri's stages, for which a profile has no place.
 
 pub mod chronus;
 pub mod elasticflow;
 pub mod gavel;
 mod json;
 pub mod muri;
-mod table;
+pub mod pollux;
+pub mod synergy;
+pub(crate) mod table;
 
 use crate::{InputError, ModelProfile, Point, zoo};
 

@@ -48,6 +48,12 @@ impl InputError {
         error
     }
 
+    /// The same fault in a text that is a part of another, whose line before it is `line`.
+    pub fn below(self, line: u64) -> InputError {
+        let line = if self.line == 0 { line } else { self.line + line - 1 };
+        InputError { line, ..self }
+    }
+
     fn sentence(&self) -> String {
         let place = match self.line {
             0 => String::new(),

@@ -7,7 +7,9 @@
 //! `change`, from dense tables; [`CostModel`] says where a run's costs come from.
 //!
 //! - [`model`], [`catalog`], [`zoo`]: what is known.
+//! - [`host`], [`batches`]: speed by host CPUs and memory, and by batch size.
 //! - [`speeds`], with `curve` behind it: what follows from it between and beyond the measured points.
+//! - [`training`]: measured trainings, whose speed follows batch size and epoch.
 //! - [`kinds`]: general facts about types of GPU, for models that were never measured on one.
 //! - [`cost`]: the price of a change.
 //! - [`profile_file`]: users' own profiles as TOML, in and out.
@@ -16,20 +18,26 @@
 //!
 //! Nothing here opens a file, reads a clock or draws a random number.
 
+pub mod batches;
 pub mod catalog;
 pub mod cost;
 mod curve;
 pub mod document;
+pub mod host;
 pub mod import;
 pub mod input;
 pub mod kinds;
 pub mod model;
 pub mod profile_file;
 pub mod speeds;
+pub mod training;
 pub mod zoo;
 
+pub use batches::Batches;
 pub use catalog::{Catalog, GENERIC};
 pub use cost::{ChangeCost, CostModel, CostModelError};
+pub use host::HostTable;
 pub use input::{InputError, nearest};
-pub use model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost};
+pub use model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost, StageTimes};
 pub use speeds::{Sharing, Speeds};
+pub use training::{Pace, Training};

@@ -1,5 +1,9 @@
 //! What is known about one training job: its speed, its memory, what moving it costs.
 
+use crate::Training;
+use crate::batches::Batches;
+use crate::host::HostTable;
+use std::sync::Arc;
 use trainyard_types::Span;
 
 /// The type name of a point that holds on every type of GPU alike.
@@ -30,6 +34,14 @@ pub struct ModelProfile {
     pub resizes_in_place: bool,
     /// Its speed beside others on the same GPU.
     pub pairs: Vec<Pair>,
+    /// A measured training, whose speed follows its batch size and changes by epoch; the points are then its means.
+    pub training: Option<Arc<Training>>,
+    /// Its speed by host CPUs and memory, by number of GPUs, ascending.
+    pub host: Vec<HostTable>,
+    /// What an iteration takes of each resource, by number of GPUs, ascending.
+    pub stages: Vec<StageTimes>,
+    /// The same training at other batch sizes.
+    pub batches: Option<Batches>,
 }
 
 impl ModelProfile {
@@ -47,6 +59,10 @@ impl ModelProfile {
             start: SizeCost::flat(START_DEFAULT),
             resizes_in_place: false,
             pairs: Vec::new(),
+            training: None,
+            host: Vec::new(),
+            stages: Vec::new(),
+            batches: None,
         }
     }
 
@@ -88,6 +104,23 @@ pub struct Pair {
     pub time_sliced: f64,
     /// When both run at once under MPS.
     pub mps: f64,
+}
+
+/// How long one iteration keeps each resource busy, for policies that let jobs take turns on them.
+///
+/// Stages may overlap, so that their sum can be above the time of an iteration.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct StageTimes {
+    /// On how many GPUs.
+    pub gpus: u32,
+    /// Reading samples from storage.
+    pub storage: Span,
+    /// Preparing them on the CPU.
+    pub cpu: Span,
+    /// Computing on the GPU.
+    pub gpu: Span,
+    /// Exchanging gradients.
+    pub network: Span,
 }
 
 /// A time that may grow with the number of GPUs.

@@ -20,12 +20,49 @@
 //! partner = "our-bert"
 //! time_sliced = 0.6
 //! mps = 0.8
+//! [[model.host]]            # speed by host CPUs and memory for each GPU, relative to the usual share
+//! gpus = 1
+//! cpus_per_gpu = [1.0, 3.0]
+//! memory_mib_per_gpu = [64000]
+//! usual = { cpus = 3.0, memory_mib = 64000 }
+//! parts = [[0.3], [1.0]]
+//! [[model.stage]]           # how long one iteration keeps each resource busy
+//! gpus = 8
+//! cpu = "80ms"
+//! gpu = "150ms"
+//! network = "40ms"
 //! ```
+//!
+//! A measured training is a table `[model.training]`, whose long tables are CSV in three quotes:
+//!
+//! ```toml
+//! [model.training]
+//! batch_first = 32
+//! batch_most = 64
+//! slowdown = 1.0
+//! local = [{ kind = "t4", least = 8, most = 64 }]
+//! epochs = '''
+//! batch,progress,iterations,metric,grad_sqr,grad_var
+//! 32,100,100,0.5,1.0,2.0
+//! '''
+//! times = '''
+//! kind,placement,local_batch,step_s,sync_s
+//! t4,4+4,8,0.5,0.1
+//! t4,16/6,8,0.7,0.2
+//! '''
+//! ```
+//!
+//! `batches = { own = 32, epoch_samples = 50000, others = [{ batch = 64, model = "our-gpt-64" }] }` names the models
+//! that are the same training at other batch sizes.
+
+mod axes;
 
 use crate::document::{Document, Section};
 use crate::model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost};
+use crate::training::{BATCH_MAX, BatchLimits, Epochs, StepTimes, Training};
 use crate::{InputError, kinds};
 use std::fmt::Write;
+use std::sync::Arc;
 use trainyard_types::Span;
 
 /// Reads profiles; every fault names its line and key.
@@ -54,7 +91,7 @@ pub fn write<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> String {
     text
 }
 
-const MODEL_KEYS: [&str; 11] = [
+const MODEL_KEYS: [&str; 15] = [
     "name",
     "source",
     "memory_mib",
@@ -66,6 +103,10 @@ const MODEL_KEYS: [&str; 11] = [
     "resizes_in_place",
     "point",
     "pair",
+    "training",
+    "host",
+    "stage",
+    "batches",
 ];
 
 fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
@@ -97,6 +138,32 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
     }
     for pair in section.sections("pair")? {
         model.pairs.push(read_pair(&pair)?);
+    }
+    if let Some(training) = section.section("training")? {
+        let training = read_training(&training)?;
+        let kinds = training.times.kinds();
+        let has_point = |kind: &String| model.points.iter().any(|point| point.kind == *kind);
+        // A type with points alone would be answered by no training, and one with times alone by no point.
+        if !kinds.iter().all(has_point)
+            || !model.points.iter().all(|point| kinds.contains(&point.kind))
+        {
+            let expected = "a `[[model.point]]` on every type that its training has times for, and on no other";
+            return Err(section.wrong("point", expected));
+        }
+        model.training = Some(Arc::new(training));
+    }
+    for table in section.sections("host")? {
+        let read = axes::read_host(&table)?;
+        axes::in_order(&table, model.host.last().map(|last| last.gpus), read.gpus)?;
+        model.host.push(read);
+    }
+    for stage in section.sections("stage")? {
+        let read = axes::read_stage(&stage)?;
+        axes::in_order(&stage, model.stages.last().map(|last| last.gpus), read.gpus)?;
+        model.stages.push(read);
+    }
+    if let Some(batches) = section.section("batches")? {
+        model.batches = Some(axes::read_batches(&batches)?);
     }
     Ok(model)
 }
@@ -141,6 +208,55 @@ fn read_pair(section: &Section<'_, '_>) -> Result<Pair, InputError> {
     })
 }
 
+fn read_training(section: &Section<'_, '_>) -> Result<Training, InputError> {
+    section.allow(&[
+        "batch_first",
+        "batch_most",
+        "slowdown",
+        "local",
+        "times",
+        "recorded",
+        "epochs",
+    ])?;
+    let table = |key: &str| {
+        let text = section.text(key)?.unwrap_or("");
+        // The first line break after the quotes is no part of the text.
+        Ok::<_, InputError>((text, section.line_of(key) + 1))
+    };
+    let (text, line) = table("times")?;
+    if text.is_empty() {
+        return Err(section.wrong("times", "times of iterations as CSV in three quotes"));
+    }
+    let mut points = StepTimes::points_of(text, false).map_err(|fault| fault.below(line))?;
+    let (text, line) = table("recorded")?;
+    if !text.is_empty() {
+        points.extend(StepTimes::points_of(text, true).map_err(|fault| fault.below(line))?);
+    }
+    let (text, line) = table("epochs")?;
+    let epochs = Epochs::of_text(text).map_err(|fault| fault.below(line))?;
+    let times = StepTimes::new(points);
+    let batches = 1..=u64::from(BATCH_MAX);
+    let first = section.needed_whole("batch_first", batches.clone())? as u32;
+    let most = section.needed_whole("batch_most", u64::from(first)..=*batches.end())? as u32;
+    let mut limits: Vec<Option<BatchLimits>> = vec![None; times.kinds().len()];
+    for local in section.sections("local")? {
+        local.allow(&["kind", "least", "most"])?;
+        let kind = local.needed_text("kind")?;
+        let Some(at) = times.kinds().iter().position(|known| known == kind) else {
+            return Err(local.unknown("kind", times.kinds().iter().map(String::as_str)));
+        };
+        let local_least = local.needed_whole("least", batches.clone())? as u32;
+        let above = u64::from(local_least)..=*batches.end();
+        let local_most = local.needed_whole("most", above)? as u32;
+        limits[at] = Some(BatchLimits { first, most, local_least, local_most });
+    }
+    let limits: Option<Vec<BatchLimits>> = limits.into_iter().collect();
+    let expected = "`kind`, `least` and `most` for every type that times are given for";
+    let limits = limits.ok_or_else(|| section.wrong("local", expected))?;
+    let slowdown = section.real("slowdown", 1e-3..=1e3)?.unwrap_or(1.0);
+    Ok(Training { times, epochs, limits, slowdown })
+}
+
 fn read_cost(section: &Section<'_, '_>) -> Result<SizeCost, InputError> {
     section.allow(&["base", "per_gpu", "per_doubling", "at"])?;
     let mut cost = SizeCost {
@@ -178,6 +294,9 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
     }
     writeln!(text, "resizes_in_place = {}", model.resizes_in_place)?;
     writeln!(text, "save = {}\nstart = {}", cost_text(&model.save), cost_text(&model.start))?;
+    if let Some(batches) = &model.batches {
+        axes::write_batches(text, batches)?;
+    }
     for point in &model.points {
         let Point { kind, gpus, nodes, rate } = point;
         let kind = quoted(kind);
@@ -194,7 +313,37 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
             "[[model.pair]]\npartner = {partner}\ntime_sliced = {time_sliced:?}\nmps = {mps:?}"
         )?;
     }
+    if let Some(training) = &model.training {
+        write_training(text, training)?;
+    }
+    for table in &model.host {
+        axes::write_host(text, table)?;
+    }
+    for stage in &model.stages {
+        axes::write_stage(text, stage)?;
+    }
     writeln!(text)
+}
+
+fn write_training(text: &mut String, training: &Training) -> std::fmt::Result {
+    let Training { times, epochs, limits, slowdown } = training;
+    writeln!(text, "[model.training]")?;
+    if let Some(BatchLimits { first, most, .. }) = limits.first() {
+        writeln!(text, "batch_first = {first}\nbatch_most = {most}")?;
+    }
+    writeln!(text, "slowdown = {slowdown:?}")?;
+    let local = times.kinds().iter().zip(limits).map(|(kind, limits)| {
+        let BatchLimits { local_least, local_most, .. } = limits;
+        format!("{{ kind = \"{kind}\", least = {local_least}, most = {local_most} }}")
+    });
+    writeln!(text, "local = [{}]", local.collect::<Vec<_>>().join(", "))?;
+    writeln!(text, "epochs = '''\n{}'''", epochs.to_text())?;
+    writeln!(text, "times = '''\n{}'''", times.to_text(false))?;
+    let recorded = times.to_text(true);
+    if !recorded.is_empty() {
+        writeln!(text, "recorded = '''\n{recorded}'''")?;
+    }
+    Ok(())
 }
 
 fn cost_text(cost: &SizeCost) -> String {

@@ -1,13 +1,19 @@
 //! Speeds and costs bound to one cluster: what every placement of a run is asked for.
 //!
 //! Type names become ids once, in [`Speeds::new`]; after that a question is an index into a dense table.
-//! What is deliberately not looked at: host CPUs and memory, batch size and split of the model.
+//! A model with a measured training answers from that: by batch size, and by what is done ([`Speeds::pace`]).
+//! What is deliberately not looked at: the split of the model.
 
+use crate::batches::{Batches, rate_at};
 use crate::cost::{ChangeCost, CostModel};
-use crate::curve::{Cell, Curve, power_of};
+use crate::curve::{Cell, Curve, power_of, source_kind};
+use crate::host::{self, HostTable};
 use crate::model::SizeCost;
-use crate::{Catalog, ModelProfile};
-use trainyard_types::{Cluster, Config, ModelId, Rate, Span, Tier};
+use crate::training::Site;
+use crate::{Catalog, ModelProfile, Pace, Training};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use trainyard_types::{Cluster, Config, ModelId, Rate, Span, Tier, Work};
 
 /// Sizes up to this are tabulated; beyond it the last slope goes on.
 const TABLE_MAX: u32 = 512;
@@ -41,6 +47,8 @@ pub struct Speeds {
     /// By model, then by type; `None` where a model has no point.
     bound: Vec<Option<Bound>>,
     moves: Vec<Moves>,
+    /// By model; `None` for one without a measured training.
+    trained: Vec<Option<Trained>>,
     /// How many halvings of bandwidth lie between a rack and the core.
     core_halvings: f64,
     sharing: Sharing,
@@ -56,6 +64,14 @@ struct Bound {
     spread_points: Vec<(u32, u32, f64)>,
 }
 
+/// A measured training on the types of a cluster.
+#[derive(Clone, Debug)]
+struct Trained {
+    training: Arc<Training>,
+    /// By type of the cluster: the measured type that stands for it, and the factor of its times.
+    sources: Vec<(usize, f64)>,
+}
+
 /// What does not depend on the type.
 #[derive(Clone, Debug)]
 struct Moves {
@@ -67,6 +83,16 @@ struct Moves {
     in_place: bool,
     /// By partner, ascending: time-sliced and MPS.
     pairs: Vec<(ModelId, f64, f64)>,
+    host: Vec<HostTable>,
+    batches: Option<Box<BoundBatches>>,
+}
+
+/// The same training at several batches.
+#[derive(Clone, Debug)]
+struct BoundBatches {
+    stated: Batches,
+    /// By batch, ascending, with the model itself among them.
+    models: Vec<(u32, ModelId)>,
 }
 
 impl Speeds {
@@ -88,7 +114,8 @@ impl Speeds {
                     cluster.kinds.iter().map(move |kind| bind(model, &kind.name))
                 })
                 .collect(),
-            moves: catalog.iter().map(|(_, model)| Moves::new(model, catalog)).collect(),
+            trained: catalog.iter().map(|(_, model)| Trained::new(model, cluster)).collect(),
+            moves: catalog.iter().map(|(id, model)| Moves::new((id, model), catalog)).collect(),
             core_halvings: libm::log2(ratio).max(0.0),
             sharing: Sharing::default(),
             costs: CostModel::default(),
@@ -109,12 +136,45 @@ impl Speeds {
 
     /// Steps per second; `None` without a GPU, or for a model that has no speed.
     ///
+    /// Of a measured training it is the mean over all its epochs, at the batch of the config or at the best one.
     /// A job on several types goes at the pace of the slowest, as if all its GPUs were of that type.
     /// Racks apart, it loses its `spread` once for each halving of bandwidth from rack to core.
+    /// Another batch than the profile's own, and more or fewer host CPUs and memory than usual, change it as the
+    /// profile says; a profile that says nothing about them is not changed by them.
     /// A share caps its speed; partners slow it by the product of the measured pairs; the lower of both holds.
     pub fn rate(&self, model: ModelId, config: &Config) -> Option<Rate> {
+        let moves = self.moves.get(model.index())?;
+        let on_gpus = match (config.batch, &moves.batches) {
+            (Some(batch), Some(batches)) => self.at_batch(batches, batch, config)?,
+            (None, _) | (_, None) => self.on_gpus(model, config)?,
+        };
+        let host = host::part(&moves.host, config.gpus, config.host);
+        Some(Rate(on_gpus * host * self.part(moves, config)))
+    }
+
+    /// Whether another batch changes the speed of a model.
+    pub fn knows_batches(&self, model: ModelId) -> bool {
+        self.moves.get(model.index()).is_some_and(|moves| moves.batches.is_some())
+    }
+
+    /// Own steps per second at another batch.
+    fn at_batch(&self, batches: &BoundBatches, batch: u32, config: &Config) -> Option<f64> {
+        let rates = batches.models.iter().filter_map(|(batch, model)| {
+            Some((*batch, self.on_gpus(*model, config)? * batches.stated.worth(*batch)))
+        });
+        rate_at(&rates.collect::<SmallVec<[(u32, f64); 8]>>(), batch)
+    }
+
+    /// Steps per second by type, number and distance of the GPUs alone.
+    fn on_gpus(&self, model: ModelId, config: &Config) -> Option<f64> {
         if config.gpus == 0 {
             return None;
+        }
+        if let Some(trained) = self.trained(model) {
+            let rate = trained.slowest(config, |training, site| {
+                Some(Pace { rate: training.mean_rate(site, config.batch)?, until: None })
+            })?;
+            return Some(rate.rate.0 * self.across(model, config)?);
         }
         let moves = self.moves.get(model.index())?;
         let mut slowest = f64::INFINITY;
@@ -125,10 +185,40 @@ impl Speeds {
         if slowest == f64::INFINITY {
             return None;
         }
+        Some(slowest * self.across(model, config)?)
+    }
+
+    /// Steps per second once so much is done, and where that changes; at the same rate throughout for a model
+    /// without a measured training.
+    pub fn pace(&self, model: ModelId, config: &Config, done: Work) -> Option<Pace> {
+        let Some(trained) = self.trained(model).filter(|_| config.gpus > 0) else {
+            return self.rate(model, config).map(|rate| Pace { rate, until: None });
+        };
+        let pace =
+            trained.slowest(config, |training, site| training.pace(site, config.batch, done))?;
+        let moves = self.moves.get(model.index())?;
+        let host = host::part(&moves.host, config.gpus, config.host);
+        let kept = self.across(model, config)? * host * self.part(moves, config);
+        Some(Pace { rate: Rate(pace.rate.0 * kept), ..pace })
+    }
+
+    /// Whether the speed of a model depends on its batch size.
+    pub fn follows_batch(&self, model: ModelId) -> bool {
+        self.trained(model).is_some()
+    }
+
+    fn trained(&self, model: ModelId) -> Option<&Trained> {
+        self.trained.get(model.index()).and_then(Option::as_ref)
+    }
+
+    /// The part of its speed a job keeps across racks.
+    fn across(&self, model: ModelId, config: &Config) -> Option<f64> {
+        let moves = self.moves.get(model.index())?;
+        let mut kept = 1.0;
         if config.tier == Tier::Core && self.core_halvings > 0.0 {
-            slowest *= libm::pow(moves.spread, self.core_halvings);
+            kept *= libm::pow(moves.spread, self.core_halvings);
         }
-        Some(Rate(slowest * self.part(moves, config)))
+        Some(kept)
     }
 
     /// What it costs to change what a job holds; `None` stands for nothing.
@@ -190,6 +280,36 @@ impl Speeds {
     }
 }
 
+impl Trained {
+    fn new(model: &ModelProfile, cluster: &Cluster) -> Option<Trained> {
+        let training = model.training.as_ref()?;
+        let mut sources = Vec::with_capacity(cluster.kinds.len());
+        for kind in &cluster.kinds {
+            let (source, speed) = source_kind(model, &kind.name)?;
+            let index = training.times.kinds().iter().position(|known| known == source)?;
+            sources.push((index, 1.0 / speed));
+        }
+        Some(Trained { training: Arc::clone(training), sources })
+    }
+
+    /// The slowest pace over all types of a config.
+    fn slowest(
+        &self,
+        config: &Config,
+        pace: impl Fn(&Training, Site<'_>) -> Option<Pace>,
+    ) -> Option<Pace> {
+        let mut slowest: Option<Pace> = None;
+        for (kind, _) in &config.kinds {
+            let (kind, factor) = *self.sources.get(kind.index())?;
+            let here = pace(&self.training, Site { kind, factor, shape: &config.shape })?;
+            if slowest.is_none_or(|other| here.rate.0 < other.rate.0) {
+                slowest = Some(here);
+            }
+        }
+        slowest
+    }
+}
+
 impl Bound {
     fn rate(&self, gpus: u32, nodes: u32, spread: f64) -> f64 {
         let size = gpus.min(self.cells.len() as u32);
@@ -227,13 +347,20 @@ impl Cell {
 }
 
 impl Moves {
-    fn new(model: &ModelProfile, catalog: &Catalog) -> Moves {
+    fn new((id, model): (ModelId, &ModelProfile), catalog: &Catalog) -> Moves {
         let mut pairs: Vec<(ModelId, f64, f64)> = model
             .pairs
             .iter()
             .filter_map(|pair| Some((catalog.find(&pair.partner)?, pair.time_sliced, pair.mps)))
             .collect();
         pairs.sort_by_key(|pair| pair.0);
+        let batches = model.batches.clone().map(|stated| {
+            let find = |(batch, name): &(u32, String)| Some((*batch, catalog.find(name)?));
+            let mut models: Vec<(u32, ModelId)> = stated.others.iter().filter_map(find).collect();
+            models.push((stated.own, id));
+            models.sort_by_key(|known| known.0);
+            Box::new(BoundBatches { stated, models })
+        });
         Moves {
             spread: model.spread,
             memory_mib: model.memory_mib,
@@ -242,6 +369,8 @@ impl Moves {
             start: model.start.clone(),
             in_place: model.resizes_in_place,
             pairs,
+            host: model.host.clone(),
+            batches,
         }
     }
 

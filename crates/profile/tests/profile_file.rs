@@ -2,8 +2,13 @@
 
 use proptest::prelude::*;
 use trainyard_profile::profile_file::{read, write};
-use trainyard_profile::{Catalog, ModelProfile, Pair, Point, SizeCost};
+use trainyard_profile::{
+    Batches, Catalog, HostTable, ModelProfile, Pair, Point, SizeCost, StageTimes,
+};
 use trainyard_types::Span;
+
+const HOST: &str = "[[model.host]]\ngpus = 1\ncpus_per_gpu = [1.0, 3.0]\nmemory_mib_per_gpu = [64000]\n\
+    parts = [[0.3], [1.0]]\nusual = { cpus = 3.0, memory_mib = 64000 }\n";
 
 fn fault(text: &str) -> String {
     read(text).unwrap_err().to_string()
@@ -41,6 +46,22 @@ fn every_fault_names_its_line_and_key() {
         ),
         (format!("[[model]]\nname = \"a\"\n{point}{point}"), "line 9: `gpus` cannot be `1`"),
         (
+            format!("[[model]]\nname = \"a\"\n{point}{}", HOST.replace("1.0]]", "1.5]]")),
+            "line 11: `parts` cannot be `[[0.3], [1.5]]`: expected a part of 1 at the usual",
+        ),
+        (
+            format!("[[model]]\nname = \"a\"\n{point}{}", HOST.replace("[1.0, 3.0]", "[3.0, nan]")),
+            "line 9: `cpus_per_gpu` cannot be `[3.0, nan]`: expected a list",
+        ),
+        (
+            format!("[[model]]\nname = \"a\"\n{point}[[model.stage]]\ngpus = 2\ncpu = \"-1s\"\n"),
+            "line 9: `cpu` cannot be `-1s`",
+        ),
+        (
+            format!("[[model]]\nname = \"a\"\nbatches = {{ own = 0 }}\n{point}"),
+            "line 3: `own` cannot be `0`",
+        ),
+        (
             format!("[[model]]\nname = \"a\"\n{point}[[model]]\nname = \"a\"\n{point}"),
             "line 8: `name` cannot be `a`",
         ),
@@ -60,6 +81,8 @@ prop_compose! {
         (scaling, spread, skew) in (0.0..1.0f64, 0.1..1.0f64, prop::option::of(0.0..1.0f64)),
         (base, doubling, at) in (0..1u64 << 50, 0..1_000_000u64, prop::bool::ANY),
         pair in prop::option::of((0.0..1.0f64, 0.0..1.0f64)),
+        (host, stage) in (prop::option::of((0.01..9.0f64, 1..60_000u32)), prop::option::of(0..1u64 << 40)),
+        batches in prop::option::of((1..99u32, 0..1u64 << 40)),
     ) -> ModelProfile {
         let points = points.into_iter().map(|((kind, gpus, nodes), rate)| Point {
             kind: format!("k{kind}"), gpus, nodes: nodes.min(gpus), rate,
@@ -76,6 +99,18 @@ prop_compose! {
             points, scaling, spread, skew, save: cost,
             pairs: pair.map(|(time_sliced, mps)| Pair { partner: "x".to_owned(), time_sliced, mps })
                 .into_iter().collect(),
+            host: host.map(|(part, memory)| HostTable {
+                gpus: 2,
+                cpus: vec![0.5, 3.0],
+                memory_mib: vec![memory, 64_000],
+                parts: vec![vec![part, 0.7], vec![part, 1.0]],
+                usual: (3.0, 64_000),
+            }).into_iter().collect(),
+            stages: stage.map(|time| StageTimes { gpus: 4, cpu: Span(time), gpu: Span(7), ..StageTimes::default() })
+                .into_iter().collect(),
+            batches: batches.map(|(own, epoch_samples)| Batches {
+                own, epoch_samples, others: vec![(100, "x\"y".to_owned()), (200, "z".to_owned())],
+            }),
             ..ModelProfile::named(&name, "proptest")
         }
     }

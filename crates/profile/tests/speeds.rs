@@ -1,7 +1,9 @@
 //! Speeds and costs through the public interface.
 
-use trainyard_profile::{Catalog, CostModel, ModelProfile, Point, Sharing, Speeds};
-use trainyard_types::{Cluster, Config, GpuType, ModelId, Rate, Span, Tier};
+use trainyard_profile::{
+    Batches, Catalog, CostModel, HostTable, ModelProfile, Point, Sharing, Speeds,
+};
+use trainyard_types::{Cluster, Config, GpuType, HostShare, ModelId, Rate, Span, Tier};
 
 fn cluster() -> Cluster {
     let mut cluster = Cluster::uniform(4, 8, "v100");
@@ -125,4 +127,47 @@ fn muri_start_times_are_those_of_its_simulator() {
     let start = trainyard_profile::zoo::muri_start("shufflenet_v2_x1_0");
     assert_eq!((start.on(1), start.on(32)), (Span::secs(4), Span::secs(8)));
     assert_eq!(trainyard_profile::zoo::muri_start("else").on(4), Span::secs(10));
+}
+
+#[test]
+fn host_cpus_and_memory_change_a_rate_where_the_profile_says_so() {
+    let table = HostTable {
+        gpus: 1,
+        cpus: vec![1.0, 3.0],
+        memory_mib: vec![64_000],
+        parts: vec![vec![0.3], vec![1.0]],
+        usual: (3.0, 64_000),
+    };
+    let mut catalog = Catalog::default();
+    let fed = ModelProfile { host: vec![table], ..ModelProfile::steady("fed", "test", 10.0) };
+    let (fed, deaf) = (catalog.add(fed), catalog.add(ModelProfile::steady("deaf", "test", 10.0)));
+    let speeds = Speeds::new(&catalog, &Cluster::uniform(1, 8, "v100"));
+    let rate = |model, cpus| {
+        let mut config = Config::packed(GpuType(0), 4, 8);
+        config.host = HostShare { cpus, memory_mib: 0 };
+        speeds.rate(model, &config).unwrap().0
+    };
+    // Four GPUs: 4 CPUs are one for each, 0 is nobody's word.
+    for (cpus, expected) in [(4, 3.0), (8, 6.5), (12, 10.0), (40, 10.0), (0, 10.0)] {
+        assert!((rate(fed, cpus) - expected).abs() < 1e-9, "{cpus}: {}", rate(fed, cpus));
+    }
+    assert_eq!(rate(deaf, 4), 10.0);
+}
+
+#[test]
+fn another_batch_goes_by_the_model_that_was_measured_with_it() {
+    let mut catalog = Catalog::default();
+    let batches = Batches { own: 32, epoch_samples: 100, others: vec![(64, "large".to_owned())] };
+    let small =
+        ModelProfile { batches: Some(batches), ..ModelProfile::steady("small", "test", 8.0) };
+    let small = catalog.add(small);
+    catalog.add(ModelProfile::steady("large", "test", 6.0));
+    let speeds = Speeds::new(&catalog, &Cluster::uniform(1, 8, "v100"));
+    let rate = |batch| {
+        let config = Config { batch, ..Config::packed(GpuType(0), 1, 8) };
+        speeds.rate(small, &config).unwrap().0
+    };
+    // An epoch is 4 steps of 32 and 2 of 64, so a step of 64 does the work of two.
+    assert_eq!([None, Some(32), Some(64), Some(999)].map(rate), [8.0, 8.0, 12.0, 12.0]);
+    assert!(rate(Some(48)) > 8.0 && rate(Some(48)) < 12.0);
 }

@@ -1,5 +1,5 @@
-// Opens two reports in Chromium and checks what a reader sees and feels.
-//   node check.mjs SMALL.html LARGE.html [FOLDER FOR SCREENSHOTS]
+// Opens three reports in Chromium and checks what a reader sees and feels.
+//   node check.mjs SMALL.html LARGE.html SEEDS.html [FOLDER FOR SCREENSHOTS]
 
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,9 +8,9 @@ import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
 const BOUNDS = { usable_ms: 2000, filter_ms: 200, longest_task_ms: 500 };
-const [small, large, folder = mkdtempSync(join(tmpdir(), "trainyard-report-"))] = process.argv.slice(2);
-if (!large) {
-  console.error("usage: node check.mjs SMALL.html LARGE.html [FOLDER]");
+const [small, large, seeds, folder = mkdtempSync(join(tmpdir(), "trainyard-report-"))] = process.argv.slice(2);
+if (!seeds) {
+  console.error("usage: node check.mjs SMALL.html LARGE.html SEEDS.html [FOLDER]");
   process.exit(2);
 }
 const failures = [];
@@ -187,15 +187,52 @@ async function checkLarge(browser) {
   await close();
 }
 
+const LOOKS = {
+  light: { viewport: { width: 1280, height: 900 }, colorScheme: "light" },
+  dark: { viewport: { width: 1280, height: 900 }, colorScheme: "dark" },
+  phone: { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true, colorScheme: "light" },
+  "phone-dark": { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true, colorScheme: "dark", reducedMotion: "reduce" },
+};
+
+/** A page made with several seeds and a breakdown. */
+async function checkSeeds(browser) {
+  for (const [name, options] of Object.entries(LOOKS)) {
+    const { page, trouble, close } = await open(browser, seeds, options);
+    const wide = await overflow(page);
+    check(wide.by <= 0, `seeds ${name}: no sideways scrolling ${wide.by > 0 ? `(${wide.by} px, ${wide.who})` : ""}`);
+    await page.screenshot({ path: join(folder, `seeds-${name}.png`), fullPage: true });
+    if (name === "light") await checkIntervals(page);
+    check(trouble.length === 0, `seeds ${name}: nothing on the console ${trouble.join("; ")}`);
+    await close();
+  }
+}
+
+async function checkIntervals(page) {
+  const texts = selector => page.locator(selector).allInnerTexts();
+  const policies = await texts("#seeds tbody th");
+  const cells = await texts("#seeds tbody td:nth-child(3)");
+  check(policies.length === 3 && cells.every(text => text.includes("±")), `seeds: ${policies.length} policies, each mean with its interval`);
+  check((await page.locator("#seeds td.best").count()) > 0, "seeds: the best means are marked");
+  check((await page.locator("#seeds-section svg .whisker").count()) === policies.length, "seeds: every interval is drawn");
+  const groups = await texts("#alike dd:first-of-type .group");
+  const named = new Set(groups.flatMap(text => text.split(" ~ ").map(one => one.trim())));
+  check(policies.every(one => named.has(one)), `seeds: every policy is in a group of the alike: ${groups.join(" | ")}`);
+  const first = () => page.locator("#seeds tbody th").first().innerText();
+  await page.click("#seeds thead th:nth-child(3) button");
+  const ascending = await first();
+  await page.click("#seeds thead th:nth-child(3) button");
+  check((await first()) !== ascending, "seeds: the table of means sorts");
+  const parts = new Set(await texts("#by tbody th"));
+  check(parts.size > 1 && (await page.locator("#by tbody tr").count()) === parts.size * policies.length, `by: ${[...parts].join(", ")}, every policy in each`);
+  check((await texts("#by tbody td:nth-child(3)")).every(text => text.includes("±")), "by: means with intervals");
+  check((await page.locator("#by-section svg .dot").count()) > parts.size, "by: slowdowns are drawn");
+  await page.click(".legend button >> nth=0");
+  check(await page.locator("#by tbody tr[data-run='0']").first().isHidden(), "by: a hidden policy is hidden in the breakdown");
+}
+
 async function checkSmall(browser) {
-  const looks = {
-    light: { viewport: { width: 1280, height: 900 }, colorScheme: "light" },
-    dark: { viewport: { width: 1280, height: 900 }, colorScheme: "dark" },
-    phone: { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true, colorScheme: "light" },
-    "phone-dark": { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true, colorScheme: "dark", reducedMotion: "reduce" },
-  };
   const papers = {};
-  for (const [name, options] of Object.entries(looks)) {
+  for (const [name, options] of Object.entries(LOOKS)) {
     const { page, trouble, close } = await open(browser, small, options);
     const wide = await overflow(page);
     check(wide.by <= 0, `${name}: no sideways scrolling ${wide.by > 0 ? `(${wide.by} px, ${wide.who})` : ""}`);
@@ -230,6 +267,7 @@ const browser = await chromium.launch({
 try {
   await checkLarge(browser);
   await checkSmall(browser);
+  await checkSeeds(browser);
 } finally {
   await browser.close();
 }

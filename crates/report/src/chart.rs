@@ -5,6 +5,15 @@
 use crate::units::{grouped, span_text};
 use std::fmt::Write;
 
+mod alone;
+mod gantt;
+mod whiskers;
+
+pub use alone::Colours;
+pub(crate) use alone::standing_alone;
+pub(crate) use gantt::gantt;
+pub(crate) use whiskers::{Whisker, whiskers};
+
 /// One line of a chart.
 pub(crate) struct Line<'a> {
     /// The number of the run, which gives its colour.
@@ -185,6 +194,46 @@ pub(crate) fn area(caption: &Caption<'_>, area: &Area<'_>) -> String {
     svg + "</svg>"
 }
 
+/// Steps of time that people count in, in seconds.
+const STEPS: [f64; 21] = [
+    0.001,
+    0.01,
+    0.1,
+    1.0,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    300.0,
+    600.0,
+    1800.0,
+    3600.0,
+    7200.0,
+    21_600.0,
+    43_200.0,
+    86_400.0,
+    172_800.0,
+    604_800.0,
+    1_209_600.0,
+    2_592_000.0,
+    7_776_000.0,
+];
+
+/// Marks of a linear axis of time from 0 on, at most so many beyond the first.
+fn time_marks(until_s: f64, most: f64) -> Vec<(f64, String)> {
+    let step = STEPS.iter().copied().find(|step| until_s / step <= most);
+    let step = step.unwrap_or_else(|| libm::ceil(until_s / most / 7_776_000.0) * 7_776_000.0);
+    let mark = |number: u32| {
+        let at = f64::from(number) * step;
+        let text = span_text(at);
+        // A round number needs no second unit.
+        let short = ["00h", "00m", "00s"].iter().find_map(|zero| text.strip_suffix(zero));
+        let text = if number == 0 { "0" } else { short.unwrap_or(&text) };
+        (at, text.to_owned())
+    };
+    (0..=(until_s / step) as u32).map(mark).collect()
+}
+
 fn open(caption: &Caption<'_>, (width, height): (f64, f64)) -> String {
     let (id, title) = (caption.id, escape(caption.title));
     let description = escape(caption.description);
@@ -238,7 +287,16 @@ pub(crate) fn dots(caption: &Caption<'_>, rows: &[Dots<'_>], names: &[&str]) -> 
     let mut svg = open(caption, (WIDTH, height));
     let marks =
         (-3..=6).flat_map(|power| [1.0, 2.0, 5.0].map(|one| one * libm::exp10(f64::from(power))));
-    let marks: Vec<f64> = marks.filter(|mark| (least..=most).contains(mark)).collect();
+    let mut marks: Vec<f64> = marks.filter(|mark| (least..=most).contains(mark)).collect();
+    if marks.len() < 3 {
+        // The values lie close together: even steps tell more than powers.
+        let steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0];
+        let step = steps.into_iter().find(|step| (most - least) / step <= 7.0).unwrap_or(10.0);
+        let number = |at: f64| libm::round(at / step) as u32;
+        marks = (number(libm::ceil(least / step) * step)..=number(libm::floor(most / step) * step))
+            .map(|number| libm::round(f64::from(number) * step * 100.0) / 100.0)
+            .collect();
+    }
     for mark in marks.iter().step_by(marks.len().div_ceil(8).max(1)) {
         vertical(&mut svg, x(*mark), (TOP, height - BOTTOM), &format!("{mark}×"));
     }
@@ -261,23 +319,6 @@ pub(crate) fn dots(caption: &Caption<'_>, rows: &[Dots<'_>], names: &[&str]) -> 
     svg + "</svg>"
 }
 
-/// Every labelled picture of a page as a file of its own, with the page's colours.
-pub(crate) fn standing_alone(html: &str, css: &str) -> Vec<(String, String)> {
-    const MARK: &str = "aria-labelledby=\"";
-    let mut files = Vec::new();
-    for part in html.split("<svg ").skip(1) {
-        let Some((_, rest)) = part.split_once(MARK) else { continue };
-        let id = rest.split("-t ").next().unwrap_or_default();
-        let body = part.split("</svg>").next().unwrap_or_default();
-        let text = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" {}</svg>\n",
-            body.replacen('>', &format!("><style>{}</style>", css.replace('<', "")), 1)
-        );
-        files.push((format!("{id}.svg"), text));
-    }
-    files
-}
-
 /// A short stroke in the colour of a run, for a legend.
 pub(crate) fn swatch(run: usize) -> String {
     format!(
@@ -293,6 +334,15 @@ mod tests {
     #[test]
     fn texts_of_users_cannot_break_out() {
         assert_eq!(escape("<b a=\"x\">'&\n"), "&lt;b a=&quot;x&quot;&gt;&#39;&amp; ");
+    }
+
+    #[test]
+    fn marks_of_time_are_round() {
+        let texts =
+            |until_s| time_marks(until_s, 6.0).into_iter().map(|mark| mark.1).collect::<Vec<_>>();
+        assert_eq!(texts(3600.0 * 5.5), ["0", "1h", "2h", "3h", "4h", "5h"]);
+        assert_eq!(texts(86_400.0 * 2.0), ["0", "12h", "1d", "1d12h", "2d"]);
+        assert!(texts(1e12).len() <= 7 && texts(1e-6) == ["0"]);
     }
 
     #[test]

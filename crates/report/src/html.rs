@@ -5,18 +5,29 @@
 use crate::chart::{escape, style};
 use crate::column::{Better, COLUMNS, Column, Shown};
 use crate::comparison::{Comparison, Run};
+use crate::groups::By;
+use crate::parts::Parts;
+use crate::replicas::Replicas;
 use crate::units::Unit;
 use std::fmt::Write;
 
+mod breakdown;
 mod data;
 mod detail;
 mod figures;
 mod pack;
+mod seeds;
 mod tenants;
 
+pub use crate::chart::Colours;
 pub use detail::{Detail, RunDetail};
 
-const CSS: [&str; 2] = [include_str!("../assets/page.css"), include_str!("../assets/detail.css")];
+const CSS: [&str; 4] = [
+    include_str!("../assets/colours.css"),
+    include_str!("../assets/page.css"),
+    include_str!("../assets/figure.css"),
+    include_str!("../assets/detail.css"),
+];
 /// The scripts share one scope and leave nothing outside it.
 const JS: [&str; 7] = [
     include_str!("../assets/summary.js"),
@@ -28,33 +39,77 @@ const JS: [&str; 7] = [
     include_str!("../assets/start.js"),
 ];
 
-/// The page, without single jobs.
-pub fn page(comparison: &Comparison) -> String {
-    assemble(comparison, &[String::new(), String::new(), String::new()])
+/// What a page can show beyond the comparison.
+#[derive(Copy, Clone, Default)]
+pub struct More<'a> {
+    /// Single jobs: tenants, a Gantt chart and a table.
+    pub detail: Option<&'a Detail<'a>>,
+    /// Several seeds; the comparison is then the first of them.
+    pub replicas: Option<&'a Replicas>,
+    /// Parts of the jobs.
+    pub parts: Option<&'a Parts>,
 }
 
-/// The page, with tenants, a Gantt chart and a table of jobs; at most 15 MB.
-pub fn page_with(comparison: &Comparison, detail: &Detail<'_>) -> String {
+/// The page, without single jobs, seeds and parts.
+pub fn page(comparison: &Comparison) -> String {
+    page_with(comparison, &More::default())
+}
+
+/// The page with all there is to show; at most 15 MB.
+pub fn page_with(comparison: &Comparison, more: &More<'_>) -> String {
     let names: Vec<&str> = comparison.runs.iter().map(|run| run.policy.as_str()).collect();
-    let data = data::pack(detail, &names, data::BYTES_MAX);
-    let parts = [
-        tenants::section(comparison, detail),
-        detail::sections(comparison, &data.missing),
-        data.elements,
-    ];
+    let mut parts = Sections {
+        which_seed: match more.replicas {
+            Some(replicas) => format!("Seeds {}.", seeds::seed_list(&replicas.seeds)),
+            None => format!("Seed {}.", comparison.about.seed),
+        },
+        seeds: more.replicas.map(seeds::section).unwrap_or_default(),
+        parts: more.parts.map(breakdown::section).unwrap_or_default(),
+        ..Sections::default()
+    };
+    if let Some(detail) = more.detail {
+        let data = data::pack(detail, &names, data::BYTES_MAX);
+        // By tenant is by tenant; one table of them is enough.
+        if more.parts.is_none_or(|parts| parts.by != By::Tenant) {
+            parts.tenants = tenants::section(comparison, detail);
+        }
+        parts.jobs = detail::sections(comparison, &data.missing);
+        parts.data = data.elements;
+    }
     assemble(comparison, &parts)
 }
 
-/// The figures of the page, each a file of its own: its name and its text.
-pub fn figures(comparison: &Comparison, detail: Option<&Detail<'_>>) -> Vec<(String, String)> {
+/// The figures of the page, each a file of its own: its name, without an ending, and its text.
+///
+/// The chart of GPUs, which the page's script draws, is among them for every run.
+pub fn figures(
+    comparison: &Comparison,
+    more: &More<'_>,
+    colours: Colours,
+) -> Vec<(String, String)> {
     let mut html = figures::distributions_of(comparison) + &figures::over_time(comparison);
-    if let Some(detail) = detail {
+    html.push_str(&more.replicas.map(seeds::section).unwrap_or_default());
+    html.push_str(&more.parts.map(breakdown::section).unwrap_or_default());
+    if let Some(detail) = more.detail {
         html.push_str(&tenants::section(comparison, detail));
+        html.push_str(&figures::gantts(comparison, detail));
     }
-    crate::chart::standing_alone(&html, CSS[0])
+    let names: Vec<&str> = comparison.runs.iter().map(|run| run.policy.as_str()).collect();
+    crate::chart::standing_alone(&html, &names, colours)
 }
 
-fn assemble(comparison: &Comparison, [tenants, jobs, data]: &[String; 3]) -> String {
+/// The parts of the page that not every page has.
+#[derive(Default)]
+struct Sections {
+    which_seed: String,
+    seeds: String,
+    parts: String,
+    tenants: String,
+    jobs: String,
+    data: String,
+}
+
+fn assemble(comparison: &Comparison, sections: &Sections) -> String {
     let about = &comparison.about;
     let title = match comparison.runs.len() {
         1 => format!("{} on the {} workload", comparison.runs[0].policy, about.workload),
@@ -62,14 +117,16 @@ fn assemble(comparison: &Comparison, [tenants, jobs, data]: &[String; 3]) -> Str
     };
     let title = escape(&title);
     let parts = [
-        head(comparison, &title),
+        head(comparison, &title, &sections.which_seed),
         alarms(comparison),
+        sections.seeds.clone(),
         tiles(comparison),
         summary_table(comparison),
         figures::distributions_of(comparison),
         figures::over_time(comparison),
-        tenants.clone(),
-        jobs.clone(),
+        sections.parts.clone(),
+        sections.tenants.clone(),
+        sections.jobs.clone(),
         policies(comparison),
         settings(comparison),
         definitions(),
@@ -81,26 +138,26 @@ fn assemble(comparison: &Comparison, [tenants, jobs, data]: &[String; 3]) -> Str
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
          <title>{title} – Trainyard</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n{}\n\
          <footer>Made by trainyard {}. The same settings and seed give the same page, byte for byte.</footer>\n\
-         </main>\n{data}<script>\n(() => {{\n\"use strict\";\n{}}})();\n</script>\n</body>\n</html>\n",
+         </main>\n{}<script>\n(() => {{\n\"use strict\";\n{}}})();\n</script>\n</body>\n</html>\n",
         CSS.concat(),
         parts.concat(),
         escape(&about.version),
+        sections.data,
         JS.concat()
     )
 }
 
-fn head(comparison: &Comparison, title: &str) -> String {
+fn head(comparison: &Comparison, title: &str, which_seed: &str) -> String {
     let about = &comparison.about;
     let load = match about.offered_load {
         Some(load) => format!(" While they arrive they ask for {:.0} % of it.", load * 100.0),
         None => String::new(),
     };
     format!(
-        "<header><h1>{title}</h1><p class=\"lead\">{} jobs on {} GPUs (<code>{}</code>).{load} Seed {}.</p></header>\n",
+        "<header><h1>{title}</h1><p class=\"lead\">{} jobs on {} GPUs (<code>{}</code>).{load} {which_seed}</p></header>\n",
         Unit::Count.text(about.jobs as f64),
         Unit::Count.text(f64::from(about.gpus)),
-        escape(&about.cluster),
-        about.seed
+        escape(&about.cluster)
     )
 }
 

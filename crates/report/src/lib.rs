@@ -7,7 +7,7 @@
 //! - [`mod@column`]: the one table that names, explains and orders them; [`units`]: how numbers are written for people.
 //! - [`comparison`]: rows and what is common to them, and their JSON; [`table`]: terminal and CSV.
 //! - [`fairness`]: finish-time fairness; [`groups`]: measures by tenant, type and size;
-//!   [`replicas`]: means over seeds, and who can be told apart.
+//!   [`replicas`]: means over seeds, and who can be told apart; [`parts`]: both at once.
 //! - [`curve`]: distributions and series, thinned out for drawing; [`html`], `chart`: the page.
 //! - [`timeline`]: who held which GPUs when; [`chrome_trace`]: the same for Perfetto.
 //! - [`jobs`]: one line for each job; [`text`]: stable text for golden tests.
@@ -25,6 +25,7 @@ pub mod groups;
 pub mod html;
 pub mod jobs;
 pub mod metrics;
+pub mod parts;
 pub mod replicas;
 pub mod table;
 pub mod text;

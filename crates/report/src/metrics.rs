@@ -350,7 +350,7 @@ mod tests {
         for (index, (gpus, seconds)) in jobs.iter().enumerate() {
             let job = Job::simple(JobId(index as u32), Time::ZERO, *gpus);
             let (job, work) = (Arc::new(job), Work(*seconds));
-            workload.jobs.push(TraceJob { job, work, fails_at: None });
+            workload.jobs.push(TraceJob::new(job, work));
         }
         in_order(&workload, cluster)
     }
@@ -386,7 +386,7 @@ mod tests {
                     vec![(Time::from_secs_f64(80.0), 5.0), (Time::from_secs_f64(100.0), 2.0)];
             }
             let (job, work) = (Arc::new(job), Work(seconds));
-            workload.jobs.push(TraceJob { job, work, fails_at: None });
+            workload.jobs.push(TraceJob::new(job, work));
         }
         let mut cluster = Cluster::uniform(1, 4, "v100");
         cluster.kinds[0].price_per_hour = 2.0;

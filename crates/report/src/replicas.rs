@@ -9,6 +9,7 @@ use crate::column::{Better, COLUMNS, Column, Shown};
 use crate::comparison::{About, Knows, SCHEMA_VERSION};
 use crate::metrics::Summary;
 use crate::table::{Ink, figures};
+use crate::units::Unit;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -60,10 +61,27 @@ impl Interval {
         }
     }
 
+    /// `mean ±half`, or the mean alone.
+    pub fn text(&self, unit: Unit) -> String {
+        let half = self.half.map(|half| format!(" ±{}", unit.text(half))).unwrap_or_default();
+        format!("{}{half}", unit.text(self.mean))
+    }
+
     /// Whether zero lies outside for certain.
     pub fn excludes_zero(&self) -> bool {
         self.half.is_some_and(|half| self.mean.abs() > half)
     }
+}
+
+/// How a policy stands to the best in a measure.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// It has the best mean.
+    Best,
+    /// It cannot be told apart from the best.
+    Alike,
+    /// Neither, or there is no best.
+    Plain,
 }
 
 /// Whether two policies can be told apart in a measure.
@@ -102,13 +120,16 @@ impl Replicas {
         }
     }
 
-    /// The policy with the best mean among those that served every job at every seed.
+    /// The policy with the best mean among those that served every job at every seed; nobody where all are equal.
     pub fn best(&self, column: &Column) -> Option<usize> {
         let served = |one: &Repeated| one.summaries.iter().all(|summary| summary.unfinished == 0);
         let policies = self.policies.iter().enumerate().filter(|(_, one)| served(one));
         let means = policies
             .filter_map(|(index, _)| Some((index, self.interval(index, column)?.mean)))
             .collect::<Vec<(usize, f64)>>();
+        if means.iter().all(|(_, mean)| *mean == means[0].1) && means.len() > 1 {
+            return None;
+        }
         let by_mean = |a: &&(usize, f64), b: &&(usize, f64)| a.1.total_cmp(&b.1);
         let best = match column.better {
             Better::Low => means.iter().min_by(by_mean),
@@ -116,6 +137,46 @@ impl Replicas {
             Better::Neither => None,
         };
         best.map(|(index, _)| *index)
+    }
+
+    /// How a policy stands to the best; nobody is alike by a single seed, which tells nobody apart.
+    pub fn mark(&self, policy: usize, column: &Column) -> Mark {
+        match self.best(column) {
+            Some(best) if best == policy => Mark::Best,
+            Some(best)
+                if self.seeds.len() > 1 && self.apart((policy, best), column) == Apart::No =>
+            {
+                Mark::Alike
+            }
+            _ => Mark::Plain,
+        }
+    }
+
+    /// Policies from the best mean to the worst, in groups of which no two members can be told apart; a group holds
+    /// neighbours only, none lies within another, and a policy may be in two.
+    pub fn alike(&self, column: &Column) -> Vec<Vec<usize>> {
+        let mean = |index: usize| Some((index, self.interval(index, column)?.mean));
+        let mut order: Vec<(usize, f64)> = (0..self.policies.len()).filter_map(mean).collect();
+        order.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+        if column.better == Better::High {
+            order.reverse();
+        }
+        let order: Vec<usize> = order.into_iter().map(|(index, _)| index).collect();
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        let mut covered = 0;
+        for start in 0..order.len() {
+            let all_alike = |end: &usize| {
+                order[start..*end]
+                    .iter()
+                    .all(|one| self.apart((*one, order[*end]), column) == Apart::No)
+            };
+            let end = (start + 1..order.len()).take_while(all_alike).last().unwrap_or(start) + 1;
+            if end > covered {
+                groups.push(order[start..end].to_vec());
+                covered = end;
+            }
+        }
+        groups
     }
 
     /// For a terminal: `mean ±half`, `*` at the best mean, `~` at what cannot be told apart from it.
@@ -193,12 +254,12 @@ impl Replicas {
         out.flush()
     }
 
-    fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let count = self.policies.len();
         (0..count).flat_map(move |a| (a + 1..count).map(move |b| (a, b)))
     }
 
-    fn shows(&self, column: &Column) -> bool {
+    pub(crate) fn shows(&self, column: &Column) -> bool {
         let mut all = self.policies.iter().flat_map(|one| &one.summaries);
         match column.shown {
             Shown::Always => true,
@@ -207,20 +268,20 @@ impl Replicas {
         }
     }
 
-    fn cell(&self, index: usize, column: &Column) -> String {
-        let Some(Interval { mean, half }) = self.interval(index, column) else {
+    /// A mean with its interval and its mark, for a terminal.
+    pub(crate) fn cell(&self, index: usize, column: &Column) -> String {
+        let Some(interval) = self.interval(index, column) else {
             return "- ".to_owned();
         };
-        let half = half.map(|half| format!(" ±{}", column.unit.text(half))).unwrap_or_default();
-        let mark = match self.best(column) {
-            Some(best) if best == index => "*",
-            Some(best) if self.apart((index, best), column) == Apart::No => "~",
-            _ => " ",
+        let mark = match self.mark(index, column) {
+            Mark::Best => "*",
+            Mark::Alike => "~",
+            Mark::Plain => " ",
         };
-        format!("{}{half}{mark}", column.unit.text(mean))
+        format!("{}{mark}", interval.text(column.unit))
     }
 
-    fn policy_json(&self, index: usize) -> Value {
+    pub(crate) fn policy_json(&self, index: usize) -> Value {
         let one = &self.policies[index];
         let mut measures = serde_json::Map::new();
         for column in COLUMNS {
@@ -232,7 +293,7 @@ impl Replicas {
         json!({ "policy": one.policy, "knows": one.knows, "measures": measures })
     }
 
-    fn pair_json(&self, pair: (usize, usize)) -> Value {
+    pub(crate) fn pair_json(&self, pair: (usize, usize)) -> Value {
         let mut measures = serde_json::Map::new();
         for column in COLUMNS.iter().filter(|column| column.better != Better::Neither) {
             let Some(difference) = self.difference(pair, column) else { continue };
@@ -307,7 +368,22 @@ mod tests {
         assert_eq!(paired.best(makespan()), Some(0));
         let noise = replicas(&[&[100.0, 300.0, 500.0], &[140.0, 270.0, 505.0]]);
         assert_eq!(noise.apart((0, 1), makespan()), Apart::No);
+        assert_eq!(replicas(&[&[1.0, 2.0], &[2.0, 1.0]]).best(makespan()), None, "equal means");
         assert!(noise.terminal(Ink::Plain).contains('~'));
+    }
+
+    #[test]
+    fn groups_of_the_alike_are_neighbours_and_none_is_within_another() {
+        // Neighbours differ by 0 to 10, the first and the third by 10 at every seed, the last by hundreds.
+        let four = replicas(&[
+            &[100.0, 300.0, 500.0],
+            &[100.0, 310.0, 505.0],
+            &[110.0, 310.0, 510.0],
+            &[900.0, 1100.0, 1310.0],
+        ]);
+        let alike = |a, b| four.apart((a, b), makespan()) == Apart::No;
+        assert!(alike(0, 1) && alike(1, 2) && !alike(0, 2) && !alike(2, 3));
+        assert_eq!(four.alike(makespan()), [vec![0, 1], vec![1, 2], vec![3]]);
     }
 
     #[test]

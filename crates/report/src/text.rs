@@ -157,7 +157,7 @@ pub(crate) mod tests {
         for (index, seconds) in [(0, 60.0), (1, 30.0)] {
             let job = Job::simple(JobId(index), Time::from_secs_f64(f64::from(index)), 4);
             let work = Work(seconds);
-            workload.jobs.push(TraceJob { job: Arc::new(job), work, fails_at: None });
+            workload.jobs.push(TraceJob::new(job, work));
         }
         workload.labels = vec!["a".to_owned(), "b".to_owned()];
         let cluster = Arc::new(Cluster::uniform(1, 4, "v100"));

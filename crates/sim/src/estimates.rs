@@ -40,6 +40,10 @@ impl Beliefs for Estimates {
     }
 
     fn rate(&self, job: &Job, on: &Config) -> Option<Rate> {
+        if on.batch.is_none() && job.want.batch.is_some() && self.speeds.follows_batch(job.model) {
+            let own = Config { batch: job.want.batch, ..on.clone() };
+            return self.speeds.rate(job.model, &own);
+        }
         self.speeds.rate(job.model, on)
     }
 

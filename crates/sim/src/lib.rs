@@ -19,7 +19,7 @@ mod run;
 mod series;
 mod world;
 
-pub use options::{Charge, DecisionCost, FailureModel, Options, Semantics};
+pub use options::{Charge, DecisionCost, FailureModel, Options, Rounding, Semantics};
 pub use outcome::{JobOutcome, Outcome};
 pub use run::{Observer, Quiet, simulate};
 pub use series::{Point, Series};

@@ -16,6 +16,20 @@ pub enum Charge {
     EveryStep,
 }
 
+/// To what the ends of epochs and of jobs are rounded.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rounding {
+    /// Not at all, but for the microsecond of the clock.
+    #[default]
+    Exact,
+    /// To the nearest second after the epoch began: Pollux' and Sia's own simulators.
+    ///
+    /// An end that is rounded back onto the moment of a decision is seen by the next one only, a microsecond late:
+    /// those simulators find it when they step on from that decision.
+    WholeSeconds,
+}
+
 /// How long a decision takes.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DecisionCost {
@@ -46,6 +60,8 @@ pub struct Options {
     pub costs: CostModel,
     /// When starting is paid for.
     pub charge: Charge,
+    /// To what the ends of epochs and of jobs are rounded.
+    pub rounding: Rounding,
     /// The error of what policies are told about sizes: the standard deviation of its logarithm; 0 is exact.
     pub estimate_error: f64,
     /// How long a decision takes.
@@ -68,6 +84,7 @@ impl Default for Options {
             trigger: Trigger::Events,
             costs: CostModel::Profile,
             charge: Charge::PerStart,
+            rounding: Rounding::Exact,
             estimate_error: 0.3,
             decision_cost: DecisionCost::default(),
             failures: None,
@@ -89,11 +106,14 @@ pub enum Semantics {
     Tiresias,
     /// The simulator of Muri (SIGCOMM'22): as above, with a start overhead charged at every event.
     Muri,
+    /// The simulator of Pollux (OSDI'21): decisions every minute, 30 s for each start, whole seconds.
+    Pollux,
 }
 
 impl Semantics {
     /// All presets.
-    pub const ALL: [Semantics; 3] = [Semantics::Native, Semantics::Tiresias, Semantics::Muri];
+    pub const ALL: [Semantics; 4] =
+        [Semantics::Native, Semantics::Tiresias, Semantics::Muri, Semantics::Pollux];
 
     /// The name used on the command line and in scenarios.
     pub fn name(self) -> &'static str {
@@ -101,6 +121,7 @@ impl Semantics {
             Semantics::Native => "native",
             Semantics::Tiresias => "tiresias",
             Semantics::Muri => "muri",
+            Semantics::Pollux => "pollux",
         }
     }
 
@@ -116,6 +137,13 @@ impl Semantics {
             Semantics::Native => ours,
             Semantics::Tiresias => Options { costs: CostModel::Free, estimate_error: 0.0, ..ours },
             Semantics::Muri => Options { charge: Charge::EveryStep, estimate_error: 0.0, ..ours },
+            Semantics::Pollux => Options {
+                trigger: Trigger::Clock(Span::secs(60)),
+                costs: CostModel::Flat { save: Span::ZERO, start: Span::secs(30) },
+                rounding: Rounding::WholeSeconds,
+                estimate_error: 0.0,
+                ..ours
+            },
         }
     }
 
@@ -127,6 +155,7 @@ impl Semantics {
             Semantics::Native => &[],
             Semantics::Tiresias => &[REFILL, REQUEUE, ("jump", "tiresias-code", None)],
             Semantics::Muri => &[REFILL, REQUEUE, ("jump", "muri-code", None)],
+            Semantics::Pollux => &[("mode", "recount", None)],
         }
     }
 }

@@ -11,6 +11,8 @@ pub(crate) enum Future {
     Finish { job: JobId, promise: u32 },
     /// The promised failure of a job, likewise.
     Fail { job: JobId, promise: u32 },
+    /// A job comes to where its rate may be another, the end of an epoch or another batch size; void likewise.
+    Turn { job: JobId, promise: u32 },
     /// A stop is complete.
     Stopped { job: JobId, attempt: Attempt },
     /// A start is complete.

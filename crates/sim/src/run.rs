@@ -224,6 +224,7 @@ impl<'a> Simulation<'a> {
             }
             Future::Finish { .. }
             | Future::Fail { .. }
+            | Future::Turn { .. }
             | Future::Stopped { .. }
             | Future::Started { .. } => {
                 for event in self.world.come(at, future) {

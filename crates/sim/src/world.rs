@@ -1,11 +1,12 @@
 //! The simulated world: it obeys actions, and knows the truth about work and speed.
 
-use crate::options::{Charge, Options};
+use crate::options::{Charge, Options, Rounding};
 use crate::queue::{Future, Queue};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trainyard_profile::Speeds;
+use trainyard_engine::Trigger;
+use trainyard_profile::{Pace, Speeds};
 use trainyard_types::{
     Action, Allocation, Attempt, Cause, Cluster, Config, Event, JobId, ModelId, Rate, Sample, Span,
     Time, Why, Work,
@@ -23,10 +24,13 @@ struct Placed {
     done: Work,
     at: Time,
     rate: Rate,
+    /// The work done at which the rate changes by itself.
+    until: Option<Work>,
     /// Work safe from failures at `saved_at`, the last time the job stood on firm ground.
     saved: Work,
     saved_at: Time,
     promise: u32,
+    /// Where its batch size changes next, when that was promised.
     shares: bool,
 }
 
@@ -43,6 +47,8 @@ pub(crate) struct World<'a> {
     cluster: Arc<Cluster>,
     speeds: Arc<Speeds>,
     charge: Charge,
+    rounding: Rounding,
+    trigger: Trigger,
     checkpoint_every: Span,
     placed: BTreeMap<JobId, Placed>,
     done: Vec<f64>,
@@ -68,6 +74,8 @@ impl<'a> World<'a> {
             cluster,
             speeds,
             charge: options.charge,
+            rounding: options.rounding,
+            trigger: options.trigger,
             checkpoint_every: options.checkpoint_every,
             placed: BTreeMap::new(),
             promises: 0,
@@ -84,7 +92,9 @@ impl<'a> World<'a> {
     pub(crate) fn next_time(&mut self) -> Option<Time> {
         let placed = &self.placed;
         self.queue.drop_while(|future| match future {
-            Future::Finish { job, promise } | Future::Fail { job, promise } => {
+            Future::Finish { job, promise }
+            | Future::Fail { job, promise }
+            | Future::Turn { job, promise } => {
                 placed.get(job).is_none_or(|placed| placed.promise != *promise)
             }
             Future::Started { job, attempt } => {
@@ -121,6 +131,7 @@ impl<'a> World<'a> {
                 let (attempt, cause) = (placed.attempt, Cause::Job);
                 self.depart(at, &placed, Event::Failed { job, attempt, cause, done })
             }
+            Future::Turn { job, promise } if self.is_promised(job, promise) => self.turn(at, job),
             Future::Started { job, attempt } if self.is_attempt(job, attempt, Stage::Starting) => {
                 self.begin(at, job)
             }
@@ -167,7 +178,7 @@ impl<'a> World<'a> {
         allocation: Allocation,
     ) -> SmallVec<[Event; 2]> {
         let model = self.workload.jobs[job.index()].job.model;
-        let config = allocation.config(&self.cluster);
+        let config = self.config(job, &allocation);
         let start = match self.charge {
             Charge::PerStart => self.speeds.change(model, None, Some(&config)).start,
             Charge::EveryStep => Span::ZERO,
@@ -184,6 +195,7 @@ impl<'a> World<'a> {
             done,
             at,
             rate: Rate(0.0),
+            until: None,
             saved: done,
             saved_at: at,
             promise: 0,
@@ -195,6 +207,13 @@ impl<'a> World<'a> {
         }
         self.queue.push(at + start, Future::Started { job, attempt });
         SmallVec::new()
+    }
+
+    /// What a job's speed depends on: its batch is the one that was tuned, or else the one that its user fixed.
+    fn config(&self, job: JobId, allocation: &Allocation) -> Config {
+        let mut config = allocation.config(&self.cluster);
+        config.batch = config.batch.or(self.workload.jobs[job.index()].job.want.batch);
+        config
     }
 
     /// A job begins to make progress.
@@ -215,6 +234,18 @@ impl<'a> World<'a> {
         } else {
             self.retime(at, job, &mut events);
         }
+        events
+    }
+
+    /// A job comes to the end of an epoch or passes to another batch size, and goes on at another pace.
+    fn turn(&mut self, at: Time, job: JobId) -> SmallVec<[Event; 2]> {
+        self.catch_up(at, job);
+        let placed = self.placed.get_mut(&job).expect("only placed jobs turn");
+        // Moments are whole microseconds or seconds and lie a hair beside the turn, but the job is there.
+        placed.done = placed.until.unwrap_or(placed.done);
+        placed.promise = 0;
+        let mut events = SmallVec::new();
+        self.retime(at, job, &mut events);
         events
     }
 
@@ -256,8 +287,8 @@ impl<'a> World<'a> {
     fn adjust(&mut self, at: Time, job: JobId, allocation: Allocation) -> SmallVec<[Event; 2]> {
         self.catch_up(at, job);
         let mut events = SmallVec::new();
+        let config = self.config(job, &allocation);
         let Some(placed) = self.placed.get_mut(&job) else { return events };
-        let config = allocation.config(&self.cluster);
         self.gpus_used = self.gpus_used + config.gpus - placed.config.gpus;
         placed.shares |= allocation.shares.iter().any(|share| share.permille() < 1000);
         placed.config = config;
@@ -313,7 +344,8 @@ impl<'a> World<'a> {
             && placed.at < at
         {
             if placed.stage == Stage::Running {
-                placed.done = placed.done + placed.rate.over(at.since(placed.at));
+                let done = placed.done + placed.rate.over(at.since(placed.at));
+                placed.done = Work(placed.until.map_or(done.0, |until| done.0.min(until.0)));
             }
             placed.at = at;
         }
@@ -323,13 +355,28 @@ impl<'a> World<'a> {
     fn retime(&mut self, at: Time, job: JobId, events: &mut SmallVec<[Event; 2]>) {
         self.catch_up(at, job);
         let placed = self.placed.get_mut(&job).expect("only placed jobs are timed");
+        let truth = &self.workload.jobs[job.index()];
+        // A batch that a tuner chose stands above the job's own.
+        if placed.allocation.knobs.batch.is_none()
+            && let Some(phase) = truth.phase(placed.done)
+        {
+            placed.config.batch = Some(truth.batches[phase].batch);
+        }
         // A model nobody measured on such GPUs still makes some progress, or the run would never end.
-        let rate = self.speeds.rate(placed.model, &placed.config).unwrap_or(Rate(1e-3));
+        let crawl = Pace { rate: Rate(1e-3), until: None };
+        let pace = self.speeds.pace(placed.model, &placed.config, placed.done);
+        let Pace { rate, until } = pace.unwrap_or(crawl);
         if rate == placed.rate && placed.promise != 0 {
             return;
         }
+        let next = truth.phase(placed.done).map_or(0, |phase| phase + 1);
+        let other_batch = truth.batches.get(next).map(|phase| phase.begins(truth.work));
+        let turns = [until, other_batch].into_iter().flatten();
+        placed.until = turns.min_by(|a, b| a.0.total_cmp(&b.0));
         placed.rate = rate;
-        let sample = Sample { done: Some(placed.done), rate: Some(rate), ..Sample::default() };
+        let batch = placed.config.batch;
+        let sample =
+            Sample { done: Some(placed.done), rate: Some(rate), batch, ..Sample::default() };
         events.push(Event::Report { job, attempt: placed.attempt, sample });
         self.promise(at, job);
     }
@@ -362,15 +409,33 @@ impl<'a> World<'a> {
         self.promises += 1;
         placed.promise = self.promises;
         let promise = self.promises;
-        match truth.fails_at {
-            Some(failure) if failure.0 < truth.work.0 => {
-                let left = placed.rate.time_for(failure - placed.done);
-                self.queue.push(at + left, Future::Fail { job, promise });
+        let (goal, future) = match truth.fails_at {
+            Some(failure) if failure.0 < truth.work.0 => (failure, Future::Fail { job, promise }),
+            _ => (truth.work, Future::Finish { job, promise }),
+        };
+        let (goal, future) = match placed.until {
+            Some(until) if until.0 < goal.0 => (until, Future::Turn { job, promise }),
+            _ => (goal, future),
+        };
+        let (rate, left) = (placed.rate, goal - placed.done);
+        let mut time = at + rate.time_for(left);
+        if self.rounding == Rounding::WholeSeconds && rate.0 > 0.0 {
+            let exact = time;
+            // Not from `exact`, whose microseconds are rounded up already; halves go to the even second.
+            time = at + Span::secs(libm::rint(left.0 / rate.0) as u64);
+            let ends = !matches!(future, Future::Turn { .. });
+            if ends && time < exact && self.is_decision(time) {
+                time = time + Span(1);
             }
-            _ => {
-                let left = placed.rate.time_for(truth.work - placed.done);
-                self.queue.push(at + left, Future::Finish { job, promise });
-            }
+        }
+        self.queue.push(time, future);
+    }
+
+    /// Whether a decision falls on a moment.
+    fn is_decision(&self, time: Time) -> bool {
+        match self.trigger {
+            Trigger::Events => false,
+            Trigger::Clock(every) => time.0.is_multiple_of(every.0.max(1)),
         }
     }
 

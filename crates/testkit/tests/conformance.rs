@@ -1,11 +1,12 @@
 //! What every policy, placer and gate of the registry must keep, whatever it is.
 
 use std::sync::Arc;
+use trainyard_engine::Trigger;
 use trainyard_framework::Pipeline;
 use trainyard_policies::compose::{Choice, Selection};
 use trainyard_policies::registry::{GATES, PLACERS, POLICIES};
 use trainyard_profile::Catalog;
-use trainyard_sim::{FailureModel, Options, Outcome, Quiet, simulate};
+use trainyard_sim::{FailureModel, Options, Outcome, Quiet, Semantics, simulate};
 use trainyard_testkit::forgetful::Forgetful;
 use trainyard_types::{Cluster, End, Span};
 use trainyard_workload::{Arrival, Spec, Workload, cluster, generate};
@@ -118,6 +119,25 @@ fn every_policy_bears_wrong_estimates_and_slow_decisions() {
         assert_sound(&name, &outcome);
         assert!(outcome.unfinished.is_empty(), "{name} left {:?}", outcome.unfinished);
     }
+}
+
+#[test]
+fn every_policy_with_modes_bears_being_counted_anew() {
+    let mut met = 0;
+    for (name, mut selection) in selections() {
+        selection.wish(Semantics::Pollux.wishes().iter().copied());
+        if !selection.policy.settings.0.contains_key("mode") {
+            continue;
+        }
+        met += 1;
+        for trigger in [Trigger::Events, Trigger::Clock(Span::secs(60))] {
+            let options = Options { trigger, ..strict_options() };
+            let outcome = run(&selection, &options, 5);
+            assert_sound(&name, &outcome);
+            assert!(outcome.unfinished.is_empty(), "{name} left {:?}", outcome.unfinished);
+        }
+    }
+    assert!(met >= 5, "only {met} policies have modes");
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn make_job(id: u32, seeds: Seeds) -> TraceJob {
         job.want.kinds.push(GpuType(0));
     }
     let fails_at = (odd == 8).then_some(Work(f64::from(work) / 2.0));
-    TraceJob { job: Arc::new(job), work: Work(f64::from(work)), fails_at }
+    TraceJob { fails_at, ..TraceJob::new(job, Work(f64::from(work))) }
 }
 
 fn any_workload() -> impl Strategy<Value = Workload> {

@@ -33,7 +33,7 @@ fn run(weights: &[f64], hours: &[f64], gpus: u8, forgets: bool) -> Outcome {
     let mut workload = Workload::empty("rounds");
     for (id, hours) in hours.iter().enumerate() {
         let job = Arc::new(Job::simple(JobId(id as u32), Time::ZERO, 1));
-        workload.jobs.push(TraceJob { job, work: Work(hours * 3600.0), fails_at: None });
+        workload.jobs.push(TraceJob::new(job, Work(hours * 3600.0)));
     }
     let policy = Rounds::new(Weighted(weights.to_vec()), Span::secs(60));
     let mut pipeline = Pipeline::new(policy, FewestNodes, Needs::NOTHING);

@@ -40,7 +40,7 @@ pub struct Config {
     pub permille: u16,
     /// Host CPUs and memory.
     pub host: HostShare,
-    /// Batch size, when chosen by a tuner.
+    /// Batch size, when it is not that of the profile: chosen by a tuner, by the user or by the job itself.
     pub batch: Option<u32>,
     /// How the model is cut, when chosen by a planner.
     pub split: Option<Split>,

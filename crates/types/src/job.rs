@@ -44,6 +44,8 @@ pub struct Job {
     pub preemptible: bool,
     /// How often it is tried again after a failure.
     pub retries_max: u16,
+    /// Whether its user says that its batch grows while it trains, and by which rule.
+    pub batch_mode: BatchMode,
     /// The search it is a trial of.
     pub group: Option<GroupId>,
     /// Its own operators or stages, for policies and planners that look inside.
@@ -70,6 +72,7 @@ impl Job {
             min_run: Span::ZERO,
             preemptible: true,
             retries_max: 3,
+            batch_mode: BatchMode::Static,
             group: None,
             inner: None,
         }
@@ -96,6 +99,42 @@ pub enum Class {
     Opportunistic,
 }
 
+/// The rule by which a job changes its own batch size, as its user declares it.
+///
+/// Only the rule is declared: when the batch will change, nobody knows before it does.
+#[derive(
+    Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum BatchMode {
+    /// It keeps its batch size.
+    #[default]
+    Static,
+    /// Large batches outside of critical regimes, as in Accordion (MLSys 2021).
+    Accordion,
+    /// Batches that grow with the gradient noise scale.
+    Gns,
+}
+
+impl BatchMode {
+    /// All, in order of name.
+    pub const ALL: [BatchMode; 3] = [BatchMode::Accordion, BatchMode::Gns, BatchMode::Static];
+
+    /// Its name in traces.
+    pub fn name(self) -> &'static str {
+        match self {
+            BatchMode::Static => "static",
+            BatchMode::Accordion => "accordion",
+            BatchMode::Gns => "gns",
+        }
+    }
+
+    /// The mode of that name.
+    pub fn named(name: &str) -> Option<BatchMode> {
+        BatchMode::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+}
+
 /// How many GPUs, of what sort. Rigid when `gpus_min == gpus_max`.
 /// A GPU here is any accelerator; CPUs alone are a type too.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -120,6 +159,8 @@ pub struct Want {
     pub nodes_max: u16,
     /// The pool it must run in.
     pub pool: Option<PoolId>,
+    /// Batch size over all GPUs that it trains with; nothing leaves the choice to whoever places it.
+    pub batch: Option<u32>,
 }
 
 impl Want {
@@ -136,6 +177,7 @@ impl Want {
             memory_mib_per_gpu: 0,
             nodes_max: 0,
             pool: None,
+            batch: None,
         }
     }
 
@@ -231,6 +273,8 @@ pub struct JobState {
     pub failures: u16,
     /// Work done.
     pub progress: Progress,
+    /// The batch size it last reported.
+    pub batch: Option<u32>,
     /// GPU time used up to `since`, in GPU-microseconds; see [`JobState::attained`].
     pub gpu_time: Span,
     /// Time on GPUs up to `since`, whatever their number.
@@ -258,6 +302,7 @@ impl JobState {
             preemptions: 0,
             failures: 0,
             progress: Progress { done: Work::ZERO, at, rate: Rate(0.0) },
+            batch: None,
             gpu_time: Span::ZERO,
             ran: Span::ZERO,
             time_on: SmallVec::new(),

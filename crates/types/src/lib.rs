@@ -33,7 +33,7 @@ pub use ids::{
     Attempt, GpuAt, GpuType, GraphId, GroupId, JobId, ModelId, NodeId, PoolId, TenantId,
 };
 pub use idset::{Id, IdSet};
-pub use job::{Class, End, Job, JobState, Phase, Progress, Want};
+pub use job::{BatchMode, Class, End, Job, JobState, Phase, Progress, Want};
 pub use placement::Placement;
 pub use tenant::{Tenant, Tenants};
 pub use time::{Rate, Span, Time, Work};

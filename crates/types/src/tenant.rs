@@ -85,14 +85,17 @@ impl Tenants {
 
     /// The tenant of that name, added at the top if it is new.
     pub fn intern(&mut self, name: &str) -> TenantId {
-        self.find(name).unwrap_or_else(|| {
-            self.0.push(Tenant::named(name));
-            TenantId((self.0.len() - 1) as u32)
-        })
+        self.find(name).unwrap_or_else(|| self.add(name))
+    }
+
+    /// A new tenant at the top; that no other has its name is the caller's to know.
+    pub fn add(&mut self, name: &str) -> TenantId {
+        self.0.push(Tenant::named(name));
+        TenantId((self.0.len() - 1) as u32)
     }
 
     /// Adds a tenant, whose parent must be there.
-    pub fn add(&mut self, tenant: Tenant) -> TenantId {
+    pub fn insert(&mut self, tenant: Tenant) -> TenantId {
         assert!(tenant.parent.is_none_or(|parent| parent.index() < self.0.len()), "no such parent");
         self.0.push(tenant);
         TenantId((self.0.len() - 1) as u32)

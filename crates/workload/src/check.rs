@@ -190,7 +190,6 @@ impl<'a> Sizes<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use trainyard_types::{ModelId, Time, Want, Work};
 
     fn workload(change: impl Fn(usize, &mut Job)) -> Workload {
@@ -199,7 +198,7 @@ mod tests {
             let mut job = Job::simple(JobId(index), Time::ZERO, 2);
             change(index as usize, &mut job);
             let work = Work(if job.priority == 9 { 0.0 } else { 5.0 });
-            workload.jobs.push(TraceJob { job: Arc::new(job), work, fails_at: None });
+            workload.jobs.push(TraceJob::new(job, work));
         }
         workload
     }

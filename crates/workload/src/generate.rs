@@ -5,7 +5,6 @@ use crate::reference::Reference;
 use crate::spec::{Arrival, Spec};
 use crate::{TraceJob, Workload};
 use std::f64::consts::PI;
-use std::sync::Arc;
 use trainyard_profile::{Catalog, InputError};
 use trainyard_types::{Cluster, Job, JobId, ModelId, Tenant, TenantId, Tenants, Time, Want, Work};
 
@@ -35,7 +34,7 @@ pub fn generate(spec: &Spec, catalog: &Catalog, cluster: &Cluster) -> Result<Wor
         job.submitted = Time::from_secs_f64(arrivals[index]);
         let work = reference.work_in(job.model, &job.want, seconds);
         let fails_at = extras.add(&mut job, seconds, work);
-        workload.jobs.push(TraceJob { job: Arc::new(job), work, fails_at });
+        workload.jobs.push(TraceJob { fails_at, ..TraceJob::new(job, work) });
     }
     Ok(workload)
 }

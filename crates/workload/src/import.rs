@@ -28,6 +28,7 @@ mod pollux;
 mod report;
 mod sacct;
 mod sacct_json;
+mod shockwave;
 mod sink;
 mod sniff;
 mod swf;
@@ -39,6 +40,7 @@ use trainyard_profile::{Catalog, InputError};
 use trainyard_types::{Cluster, Tenants};
 
 pub use bounded::PIECE_MAX;
+pub(crate) use elements::json_fault;
 pub use report::{Count, ImportReport, Quantiles, TypeLoad};
 pub(crate) use sink::{Sink, Skip};
 pub(crate) use sniff::Sniff;

@@ -1,8 +1,10 @@
 //! Jobs on their way from a text into a workload: names become ids, rows become an order.
 
 use crate::{TraceJob, Workload};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
 use std::io;
 use std::sync::Arc;
 use trainyard_profile::InputError;
@@ -31,6 +33,14 @@ impl From<io::Error> for ReadError {
 }
 
 impl ReadError {
+    /// A line that could not be read; bytes that are no text are a fault of that line.
+    pub(crate) fn in_line(line: u64, error: io::Error) -> ReadError {
+        if error.kind() == io::ErrorKind::InvalidData && error.get_ref().is_none_or(is_plain) {
+            return InputError::wrong(line, "", "bytes", "text in UTF-8").into();
+        }
+        error.into()
+    }
+
     /// The fault in the text, if it is one.
     pub fn input(&self) -> Option<&InputError> {
         match self {
@@ -38,6 +48,11 @@ impl ReadError {
             ReadError::Io(_) => None,
         }
     }
+}
+
+/// Whether nobody below said more precisely what is wrong.
+fn is_plain(inner: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    !inner.is::<InputError>()
 }
 
 impl From<csv::Error> for ReadError {
@@ -61,8 +76,8 @@ impl From<csv::Error> for ReadError {
 #[derive(Default)]
 pub(crate) struct Intake {
     jobs: Vec<TraceJob>,
-    /// Row by name; kept only from the first name that is not the row's number.
-    rows: Option<FxHashMap<String, u32>>,
+    /// Kept only from the first name that is not the row's number.
+    names: Option<Names>,
     /// Row, line and the names of the jobs it has to follow.
     after: Vec<(u32, u64, Vec<String>)>,
 }
@@ -74,17 +89,17 @@ impl Intake {
     /// Takes one job; its id and what it follows are filled in later.
     pub fn add(&mut self, line: u64, label: &str, job: TraceJob) -> Result<(), InputError> {
         let row = self.jobs.len() as u32;
-        if self.rows.is_none() && label != row.to_string() {
-            self.rows = Some((0..row).map(|row| (row.to_string(), row)).collect());
+        if self.names.is_none() && label != row.to_string() {
+            let mut names = Names::default();
+            for earlier in 0..row {
+                names.add(&earlier.to_string());
+            }
+            self.names = Some(names);
         }
-        if let Some(rows) = &mut self.rows {
-            match rows.entry(label.to_owned()) {
-                Entry::Vacant(free) => free.insert(row),
-                Entry::Occupied(_) => {
-                    let expected = "an id that no earlier job has";
-                    return Err(InputError::wrong(line, "id", label, expected));
-                }
-            };
+        if let Some(names) = &mut self.names
+            && !names.add(label)
+        {
+            return Err(InputError::wrong(line, "id", label, "an id that no earlier job has"));
         }
         self.jobs.push(job);
         Ok(())
@@ -116,11 +131,8 @@ impl Intake {
             unshared(&mut self.jobs[row]).id = *id;
         }
         let in_order = order.is_sorted();
-        if let Some(rows) = self.rows {
-            workload.labels = vec![String::new(); ids.len()];
-            for (label, row) in rows {
-                workload.labels[ids[row as usize].index()] = label;
-            }
+        if let Some(names) = self.names {
+            workload.labels = order.iter().map(|row| names.get(*row as usize).to_owned()).collect();
         } else if !in_order {
             workload.labels = order.iter().map(u32::to_string).collect();
         }
@@ -132,17 +144,15 @@ impl Intake {
     }
 
     fn row(&self, line: u64, name: &str) -> Result<u32, InputError> {
-        let found = match &self.rows {
-            Some(rows) => rows.get(name).copied(),
+        let found = match &self.names {
+            Some(names) => names.find(name),
             None => name.parse().ok().filter(|row: &u32| row.to_string() == name),
         };
         found.filter(|row| (*row as usize) < self.jobs.len()).ok_or_else(|| {
             let expected = "the id of a job in this trace";
             let error = InputError::wrong(line, "after", name, expected);
-            let mut names: Vec<&str> = match &self.rows {
-                Some(rows) if rows.len() <= NEAREST_MAX => {
-                    rows.keys().map(String::as_str).collect()
-                }
+            let mut names: Vec<&str> = match &self.names {
+                Some(names) if names.len() <= NEAREST_MAX => names.iter().collect(),
                 _ => Vec::new(),
             };
             names.sort_unstable();
@@ -152,6 +162,76 @@ impl Intake {
     }
 }
 
+/// Names of rows in their order, packed into one text: a million of them are a large part of an import's memory.
+#[derive(Default)]
+struct Names {
+    text: String,
+    /// Where each ends.
+    ends: Vec<usize>,
+    /// The first row with a name of that hash.
+    rows: FxHashMap<u64, u32>,
+    /// Rows whose name has the hash of another one.
+    twins: BTreeMap<String, u32>,
+}
+
+impl Names {
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn get(&self, row: usize) -> &str {
+        let begin = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.text[begin..self.ends[row]]
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|row| self.get(row))
+    }
+
+    fn find(&self, name: &str) -> Option<u32> {
+        let first = *self.rows.get(&FxBuildHasher.hash_one(name))?;
+        match self.get(first as usize) == name {
+            true => Some(first),
+            false => self.twins.get(name).copied(),
+        }
+    }
+
+    /// Names the next row; says no if an earlier one has the name.
+    fn add(&mut self, name: &str) -> bool {
+        let row = self.len() as u32;
+        let first = match self.rows.entry(FxBuildHasher.hash_one(name)) {
+            Entry::Vacant(free) => *free.insert(row),
+            Entry::Occupied(taken) => *taken.get(),
+        };
+        if first != row {
+            if self.get(first as usize) == name || self.twins.contains_key(name) {
+                return false;
+            }
+            self.twins.insert(name.to_owned(), row);
+        }
+        self.text.push_str(name);
+        self.ends.push(self.text.len());
+        true
+    }
+}
+
 fn unshared(job: &mut TraceJob) -> &mut trainyard_types::Job {
     Arc::get_mut(&mut job.job).expect("a job is not shared before its workload is complete")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_and_a_second_one_is_refused_also_among_twins() {
+        let mut names = Names::default();
+        assert!(["a", "", "b|c"].into_iter().all(|name| names.add(name)));
+        assert!(!names.add("b|c") && names.find("c").is_none());
+        assert_eq!((names.find(""), names.get(2), names.len()), (Some(1), "b|c", 3));
+        // As if `d` had the hash of `a`.
+        names.rows.insert(FxBuildHasher.hash_one("d"), 0);
+        assert!(names.add("d") && !names.add("d"));
+        assert_eq!((names.find("d"), names.find("a"), names.get(3)), (Some(3), Some(0), "d"));
+    }
 }

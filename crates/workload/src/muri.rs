@@ -8,8 +8,7 @@ use crate::tiresias::Table;
 use crate::{ReadError, TraceJob, Workload};
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::sync::Arc;
-use trainyard_profile::{ANY_KIND, ModelProfile, Point, SizeCost, zoo};
+use trainyard_profile::{ANY_KIND, ModelProfile, Point, SizeCost, StageTimes, zoo};
 use trainyard_types::{Job, JobId, ModelId, Span, Time, Want, Work};
 
 const COLUMNS: [&str; 13] = [
@@ -66,6 +65,14 @@ pub struct Stages {
     pub priority: i32,
 }
 
+impl Stages {
+    /// The same in the words of a profile, where the first stage stands under the CPU.
+    fn on(&self, gpus: u32) -> StageTimes {
+        let Stages { load: cpu, compute: gpu, network, .. } = *self;
+        StageTimes { gpus, storage: Span::ZERO, cpu, gpu, network }
+    }
+}
+
 /// Reads a trace.
 pub fn read(reader: impl Read, options: &MuriOptions) -> Result<MuriTrace, ReadError> {
     let mut workload = Workload::empty(&options.name);
@@ -80,14 +87,6 @@ pub fn read(reader: impl Read, options: &MuriOptions) -> Result<MuriTrace, ReadE
         let iteration_ms = row.number("iteration_time", 1e-6..=1e13)?;
         let name = format!("{}-b{}", row.text("model_name")?, row.text("batch_size")?);
         let rate = 1.0 / (iteration_ms * options.slowdown / 1000.0);
-        let job = Job {
-            model: models.find(&mut workload, &name, (gpus, rate)),
-            want: Want::gpus(gpus),
-            ..Job::simple(JobId(0), submitted, 1)
-        };
-        let work = Work(row.number("iterations", 1e-6..=1e18)?);
-        let job = TraceJob { job: Arc::new(job), work, fails_at: None };
-        intake.add(row.line, row.text("job_id")?, job)?;
         let span = |millis: f64| Span::from_secs_f64(millis / 1000.0);
         let stage = Stages {
             load: span(millis("resource_time_0")?),
@@ -95,6 +94,14 @@ pub fn read(reader: impl Read, options: &MuriOptions) -> Result<MuriTrace, ReadE
             network: span(millis("resource_time_2")?),
             priority: row.number("priority", -1e9..=1e9)? as i32,
         };
+        let job = Job {
+            model: models.find(&mut workload, &name, (rate, stage.on(gpus))),
+            want: Want::gpus(gpus),
+            ..Job::simple(JobId(0), submitted, 1)
+        };
+        let work = Work(row.number("iterations", 1e-6..=1e18)?);
+        let job = TraceJob::new(job, work);
+        intake.add(row.line, row.text("job_id")?, job)?;
         stages.push((submitted, stage));
     }
     intake.finish(&mut workload)?;
@@ -103,23 +110,31 @@ pub fn read(reader: impl Read, options: &MuriOptions) -> Result<MuriTrace, ReadE
     Ok(MuriTrace { workload, stages: stages.into_iter().map(|(_, stage)| stage).collect() })
 }
 
-/// Models by name; a second iteration time for the same size makes a second model.
+/// Models by name; a second iteration time or other stages for the same size make a second model.
 #[derive(Default)]
 struct Models {
     variants: BTreeMap<String, Vec<ModelId>>,
 }
 
 impl Models {
-    fn find(&mut self, workload: &mut Workload, name: &str, (gpus, rate): (u32, f64)) -> ModelId {
+    fn find(
+        &mut self,
+        workload: &mut Workload,
+        name: &str,
+        (rate, stage): (f64, StageTimes),
+    ) -> ModelId {
+        let gpus = stage.gpus;
         let variants = self.variants.entry(name.to_owned()).or_default();
         for id in variants.iter() {
             let profile = workload.catalog.get(*id);
             match profile.points.iter().find(|point| point.gpus == gpus) {
-                Some(point) if point.rate == rate => return *id,
+                Some(point) if point.rate == rate && profile.stages.contains(&stage) => return *id,
                 Some(_) => continue,
                 None => {
                     let mut profile = profile.clone();
                     profile.points.push(point(gpus, rate));
+                    let place = profile.stages.partition_point(|known| known.gpus < gpus);
+                    profile.stages.insert(place, stage);
                     return workload.catalog.add(profile);
                 }
             }
@@ -128,11 +143,11 @@ impl Models {
             0 => name.to_owned(),
             count => format!("{name}-{}", count + 1),
         };
-        let source =
-            "Muri (SIGCOMM 2022): iteration times of its trace, start times of its simulator";
+        let source = "Muri (SIGCOMM 2022): iteration and stage times of its trace, start times of its simulator";
         let architecture = name.rsplit_once("-b").map_or(name, |(model, _)| model);
         let profile = ModelProfile {
             points: vec![point(gpus, rate)],
+            stages: vec![stage],
             save: SizeCost::default(),
             start: zoo::muri_start(architecture),
             skew: zoo::skew(architecture),

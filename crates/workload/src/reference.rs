@@ -1,7 +1,8 @@
 //! Between durations and work: how fast a job runs as its user asked for it.
 
+use crate::{BatchPhase, TraceJob};
 use trainyard_profile::{Catalog, Speeds};
-use trainyard_types::{Cluster, Config, GpuType, Job, ModelId, Want, Work};
+use trainyard_types::{Cluster, Config, GpuType, HostShare, Job, ModelId, Want, Work};
 
 /// Speeds at the wanted size on the reference type.
 ///
@@ -59,18 +60,59 @@ impl Reference {
         Work(seconds * self.rate(model, want))
     }
 
-    /// How long so much work takes.
-    pub fn seconds_for(&self, job: &Job, work: Work) -> f64 {
-        work.0 / self.rate(job.model, &job.want)
+    /// How long the first so much of a job's work takes, with the batches it has on its way.
+    pub fn seconds_for(&self, one: &TraceJob, work: Work) -> f64 {
+        let (model, want) = (one.job.model, &one.job.want);
+        let Some(first) = one.batches.first() else { return work.0 / self.rate(model, want) };
+        let before = first.begins(one.work).0.min(work.0) / self.rate(model, want);
+        let phases = one.batches.iter().enumerate().map(|(index, phase)| {
+            let end = one.batches.get(index + 1).map_or(work.0, |next| next.begins(one.work).0);
+            let part = (end.min(work.0) - phase.begins(one.work).0).max(0.0);
+            part / self.rate_at(model, want, (self.kind(want), Some(phase.batch)))
+        });
+        before + phases.sum::<f64>()
+    }
+
+    /// The work of a job that takes so long with the batches it has on its way.
+    pub fn work_with(&self, job: &Job, batches: &[BatchPhase], seconds: f64) -> Work {
+        if batches.is_empty() {
+            return self.work_in(job.model, &job.want, seconds);
+        }
+        // Every part of the work takes time in proportion to the whole, so one unit tells.
+        let unit = TraceJob { batches: batches.into(), ..TraceJob::new(job.clone(), Work(1.0)) };
+        Work(seconds / self.seconds_for(&unit, unit.work))
+    }
+
+    /// Whether another batch changes the speed of a model.
+    pub fn knows_batches(&self, model: ModelId) -> bool {
+        self.speeds.knows_batches(model)
     }
 
     /// GPU-seconds on the reference type over the size of the cluster in GPUs of that type.
     pub fn demand(&self, job: &Job, seconds: f64) -> f64 {
+        self.demand_of(job, seconds, |_| true)
+    }
+
+    /// The same over the types that a job accepts and that have enough memory: how long each of them is busy, when
+    /// all are busy equally long with it.
+    pub fn demand_of_accepted(&self, job: &Job, seconds: f64) -> f64 {
+        self.demand_of(job, seconds, |kind| self.takes(&job.want, kind))
+    }
+
+    /// Whether a job accepts a type that has enough memory.
+    pub fn takes(&self, want: &Want, kind: GpuType) -> bool {
+        let memory = self.kinds[kind.index()].0;
+        want.accepts(kind) && (memory == 0 || memory >= want.gpu_memory_mib)
+    }
+
+    fn demand_of(&self, job: &Job, seconds: f64, counts: impl Fn(GpuType) -> bool) -> f64 {
         let here = self.rate(job.model, &job.want);
-        let whole: f64 = (0..self.kinds.len())
-            .map(|index| {
-                let there = self.rate_on(job.model, &job.want, GpuType(index as u8));
-                f64::from(self.kinds[index].2) * there / here
+        let kinds = (0..self.kinds.len()).map(|index| GpuType(index as u8));
+        let whole: f64 = kinds
+            .filter(|kind| counts(*kind))
+            .map(|kind| {
+                let there = self.rate_on(job.model, &job.want, kind);
+                f64::from(self.kinds[kind.index()].2) * there / here
             })
             .sum();
         let gpus = f64::from(job.want.gpus) * f64::from(job.want.permille) / 1000.0;
@@ -85,9 +127,18 @@ impl Reference {
     }
 
     fn rate_on(&self, model: ModelId, want: &Want, kind: GpuType) -> f64 {
+        self.rate_at(model, want, (kind, None))
+    }
+
+    fn rate_at(&self, model: ModelId, want: &Want, (kind, batch): (GpuType, Option<u32>)) -> f64 {
         let per_node = self.kinds.get(kind.index()).map_or(1, |kind| kind.1);
         let mut config = Config::packed(kind, want.gpus, per_node);
         config.permille = want.permille;
+        config.batch = batch.or(want.batch);
+        config.host = HostShare {
+            cpus: u32::from(want.cpus_per_gpu) * want.gpus,
+            memory_mib: u64::from(want.memory_mib_per_gpu) * u64::from(want.gpus),
+        };
         let share = f64::from(want.permille) / 1000.0;
         self.speeds.rate(model, &config).map_or(share, |rate| rate.0)
     }

@@ -4,6 +4,7 @@
 //! no longer there follows the others only.
 
 use crate::reference::Reference;
+use crate::tenant_ids::TenantIds;
 use crate::{TraceJob, Workload};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -56,17 +57,17 @@ pub fn scale_load(workload: &Workload, factor: f64) -> Workload {
 /// Without names: jobs and tenants get pseudonyms made from `key`, models become the generic one with the same
 /// duration. The same name and key give the same pseudonym in every trace; without the key it cannot be undone.
 pub fn anonymise(workload: &Workload, cluster: &Cluster, key: &str) -> Workload {
-    let known = Catalog::default();
-    let (mut workload, _) = with_models_of(workload, cluster, &known);
+    let (mut workload, _) = with_models_of(workload.clone(), cluster, &Catalog::default());
     let labels: Vec<String> = workload.jobs.iter().map(|one| workload.label(one.job.id)).collect();
     workload.labels = labels.iter().map(|name| pseudonym(key, "job", name)).collect();
     let mut tenants = trainyard_types::Tenants::default();
+    let mut known = TenantIds::of(&tenants);
     let ids: Vec<_> = workload
         .tenants
         .iter()
         .map(|(_, tenant)| match tenant.name.as_str() {
-            "default" => tenants.intern("default"),
-            name => tenants.intern(&pseudonym(key, "tenant", name)),
+            "default" => known.intern(&mut tenants, "default"),
+            name => known.intern(&mut tenants, &pseudonym(key, "tenant", name)),
         })
         .collect();
     for one in &mut workload.jobs {
@@ -82,7 +83,7 @@ pub fn anonymise(workload: &Workload, cluster: &Cluster, key: &str) -> Workload 
 ///
 /// A job of any other model becomes one of the generic model that takes as long at its wanted size.
 pub fn with_models_of(
-    workload: &Workload,
+    mut workload: Workload,
     cluster: &Cluster,
     known: &Catalog,
 ) -> (Workload, usize) {
@@ -93,22 +94,25 @@ pub fn with_models_of(
         .map(|(_, profile)| known.find(&profile.name).filter(|id| known.get(*id) == profile))
         .collect();
     let generic = known.find(GENERIC).unwrap_or_default();
-    let mut result = Workload { catalog: known.clone(), ..workload.clone() };
     let mut changed = 0;
-    for one in &mut result.jobs {
-        let seconds = |work: Work| Work(reference.seconds_for(&one.job, work));
+    for one in &mut workload.jobs {
         if let Some(id) = ids[one.job.model.index()] {
-            Arc::make_mut(&mut one.job).model = id;
+            if id != one.job.model {
+                Arc::make_mut(&mut one.job).model = id;
+            }
             continue;
         }
         changed += 1;
+        let seconds = |work: Work| Work(reference.seconds_for(one, work));
         let (work, fails_at) = (seconds(one.work), one.fails_at.map(seconds));
         let declared = one.job.declared.map(seconds);
-        (one.work, one.fails_at) = (work, fails_at);
+        // What its batches did to its speed is in its seconds now.
+        *one = TraceJob { fails_at, ..TraceJob::new(Arc::clone(&one.job), work) };
         let job = Arc::make_mut(&mut one.job);
         (job.model, job.declared) = (generic, declared);
     }
-    (result, changed)
+    workload.catalog = known.clone();
+    (workload, changed)
 }
 
 /// Only these jobs, ascending.
@@ -170,7 +174,7 @@ mod tests {
             job.worth = vec![(Time(job.submitted.0 + 5_000_000), 1.0)];
             job.after = if index > 0 { vec![JobId(index - 1)] } else { Vec::new() };
             workload.labels.push(format!("j{index}"));
-            workload.jobs.push(TraceJob { job: Arc::new(job), work: Work(7.0), fails_at: None });
+            workload.jobs.push(TraceJob::new(job, Work(7.0)));
         }
         workload
     }

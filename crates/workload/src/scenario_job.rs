@@ -7,7 +7,6 @@ use crate::scenario::Line;
 use crate::trace_row::{CLASSES, class_named};
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::sync::Arc;
 use trainyard_profile::InputError;
 use trainyard_types::{Cluster, GroupId, Job, JobId, PoolId, Span, Time, Want, Work};
 
@@ -122,7 +121,7 @@ pub(crate) fn read_job(
     job.declared = amount("declares")?;
     let after = words.get("after").unwrap_or("").split(',').filter(|name| !name.is_empty());
     let after = after.map(str::to_owned).collect();
-    Ok((TraceJob { job: Arc::new(job), work, fails_at }, after))
+    Ok((TraceJob { fails_at, ..TraceJob::new(job, work) }, after))
 }
 
 /// A bare number is steps, a number with a unit is time at the wanted size.

@@ -6,7 +6,6 @@
 use crate::intake::Intake;
 use crate::{ReadError, TraceJob, Workload};
 use std::io::Read;
-use std::sync::Arc;
 use trainyard_profile::{InputError, ModelProfile, zoo};
 use trainyard_types::{Job, JobId, ModelId, Time, Want, Work};
 
@@ -26,7 +25,7 @@ pub fn read(reader: impl Read, name: &str) -> Result<Workload, ReadError> {
             want: Want::gpus(row.number("num_gpu", 1.0..=1e6)? as u32),
             ..Job::simple(JobId(0), submitted, 1)
         };
-        let job = TraceJob { job: Arc::new(job), work: Work(seconds), fails_at: None };
+        let job = TraceJob::new(job, Work(seconds));
         intake.add(row.line, row.text("job_id")?, job)?;
     }
     intake.finish(&mut workload)?;

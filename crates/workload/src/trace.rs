@@ -22,11 +22,14 @@
 //! | `run_max_s`, `min_run_s` | time limit, undisturbed time |
 //! | `preemptible`, `retries_max`, `group` | whether it may be stopped, tries, the search it belongs to |
 //! | `declared_steps`, `fails_at_steps` | what its user says; where it fails by its own fault |
+//! | `batch_mode` | the rule by which it changes its batch, as its user declares it: `static`, `accordion` or `gns` |
+//! | `batches` | `0.35:256\|0.8:32`: parts of the work done, and the true batch from there on |
 //!
 //! The reference type is the first of `kinds`, or else the first type of the cluster with enough memory.
 //! For the generic model work is the duration itself.
 //! A job's inner graph is deliberately absent.
 
+use crate::import::json_fault;
 use crate::intake::Intake;
 use crate::trace_columns::{COLUMN_COUNT, Column};
 use crate::trace_row::{Row, RowReader};
@@ -105,14 +108,13 @@ fn jsonl_into(reader: impl BufRead, mut rows: RowReader<'_>) -> OpenRead {
     let mut intake = Intake::default();
     let mut begun = false;
     for (index, text) in reader.lines().enumerate() {
-        let (line, text) = (index as u64 + 1, text?);
+        let line = index as u64 + 1;
+        let text = text.map_err(|error| ReadError::in_line(line, error))?;
         if text.trim().is_empty() {
             continue;
         }
-        let object: serde_json::Map<String, Value> =
-            serde_json::from_str(&text).map_err(|error| {
-                InputError::wrong(line, "", text.trim(), format!("one JSON object ({error})"))
-            })?;
+        let object: serde_json::Map<String, Value> = serde_json::from_str(&text)
+            .map_err(|error| json_fault((line, text.as_bytes()), &error, "one JSON object"))?;
         if !begun {
             begin(line, &object)?;
             begun = true;

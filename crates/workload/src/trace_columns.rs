@@ -28,6 +28,7 @@ columns! {
     Memory "memory_mib_per_gpu",
     NodesMax "nodes_max",
     Pool "pool",
+    Batch "batch",
     Priority "priority",
     Weight "weight",
     Class "class",
@@ -42,6 +43,8 @@ columns! {
     Group "group",
     Declared "declared_steps",
     FailsAt "fails_at_steps",
+    BatchMode "batch_mode",
+    Batches "batches",
 }
 
 /// How many there are.

@@ -1,18 +1,17 @@
 //! From one row of a trace to one job.
 
-use crate::TraceJob;
 use crate::cluster::{add_kind, default_kind, kind_name};
 use crate::reference::Reference;
+use crate::tenant_ids::TenantIds;
 use crate::trace::TraceContext;
 use crate::trace_columns::{COLUMN_COUNT, Column};
+use crate::{BatchPhase, TraceJob};
 use smallvec::SmallVec;
-use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use trainyard_profile::{GENERIC, InputError, nearest};
 use trainyard_types::{
-    Class, Cluster, GpuKind, GpuType, GroupId, Job, JobId, ModelId, PoolId, Span, TenantId, Time,
-    Want, Work,
+    BatchMode, Class, Cluster, GpuKind, GpuType, GroupId, Job, JobId, ModelId, PoolId, Span,
+    TenantId, Time, Want, Work,
 };
 
 /// The values of one row as text; empty ones are `None`.
@@ -78,14 +77,13 @@ pub(crate) struct RowReader<'a> {
     /// In place of the context's cluster: one that gets the types and pools that rows name.
     pub found: Option<Cluster>,
     reference: Reference,
-    tenants: HashMap<String, TenantId>,
+    tenants: TenantIds,
 }
 
 impl<'a> RowReader<'a> {
     pub fn new(context: TraceContext<'a>) -> RowReader<'a> {
         let reference = Reference::new(&context.catalog, context.cluster);
-        let tenants =
-            context.tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
+        let tenants = TenantIds::of(&context.tenants);
         RowReader { context, found: None, reference, tenants }
     }
 
@@ -111,12 +109,36 @@ impl<'a> RowReader<'a> {
         };
         read_rules(row, &mut job)?;
         read_times(row, &mut job)?;
-        let work = self.work(row, &job)?;
+        let batches = self.batches(row, &job)?;
+        let work = self.work(row, &job, &batches)?;
+        let fails_at = row.steps(Column::FailsAt)?;
         let after = row.list(Column::After).map(str::to_owned).collect();
-        Ok((TraceJob { job: Arc::new(job), work, fails_at: row.steps(Column::FailsAt)? }, after))
+        Ok((TraceJob { fails_at, batches, ..TraceJob::new(job, work) }, after))
     }
 
-    fn work(&self, row: &Row<'_>, job: &Job) -> Result<Work, InputError> {
+    /// The batches on its way; a model that does not say what they do to its speed may not have any.
+    fn batches(&self, row: &Row<'_>, job: &Job) -> Result<Box<[BatchPhase]>, InputError> {
+        let mut phases: Vec<BatchPhase> = Vec::new();
+        for item in row.list(Column::Batches) {
+            let pair = item.split_once(':').and_then(|(from, batch)| {
+                let from = from.trim().parse().ok().filter(|from| (0.0..1.0).contains(from))?;
+                let batch = batch.trim().parse().ok().filter(|batch| *batch > 0)?;
+                Some(BatchPhase { from, batch })
+            });
+            let pair = pair.filter(|pair| phases.last().is_none_or(|last| last.from < pair.from));
+            let expected = "parts of the work from 0 to below 1, ascending, and the batch from there on, \
+                            as `0:32|0.35:256`";
+            phases.push(pair.ok_or_else(|| row.wrong(Column::Batches, expected))?);
+        }
+        if !phases.is_empty() && !self.reference.knows_batches(job.model) {
+            let model = &self.context.catalog.get(job.model).name;
+            let expected = format!("none: the profile of `{model}` says nothing about `batches`");
+            return Err(row.wrong(Column::Batches, expected));
+        }
+        Ok(phases.into())
+    }
+
+    fn work(&self, row: &Row<'_>, job: &Job, batches: &[BatchPhase]) -> Result<Work, InputError> {
         match (row.steps(Column::Steps)?, row.seconds(Column::Duration)?) {
             (Some(_), Some(_)) => {
                 Err(row.wrong(Column::Duration, "either `steps` or `duration_s`, not both"))
@@ -127,7 +149,7 @@ impl<'a> RowReader<'a> {
                 let expected = "`steps`, or a cluster (--cluster) that tells how long they take";
                 Err(row.wrong(Column::Duration, expected))
             }
-            (None, Some(seconds)) => Ok(self.reference.work_in(job.model, &job.want, seconds)),
+            (None, Some(seconds)) => Ok(self.reference.work_with(job, batches, seconds)),
             (None, None) => Err(row.wrong(Column::Steps, "either `steps` or `duration_s`")),
         }
     }
@@ -139,12 +161,7 @@ impl<'a> RowReader<'a> {
 
     fn tenant(&mut self, name: Option<&str>) -> TenantId {
         let name = name.unwrap_or("default");
-        if let Some(id) = self.tenants.get(name) {
-            return *id;
-        }
-        let id = self.context.tenants.intern(name);
-        self.tenants.insert(name.to_owned(), id);
-        id
+        self.tenants.intern(&mut self.context.tenants, name)
     }
 
     fn want(&mut self, row: &Row<'_>) -> Result<Want, InputError> {
@@ -170,6 +187,7 @@ impl<'a> RowReader<'a> {
         want.cpus_per_gpu = row.whole(Column::Cpus, u16s.clone())?.unwrap_or(0) as u16;
         want.memory_mib_per_gpu = row.whole(Column::Memory, u32s)?.unwrap_or(0) as u32;
         want.nodes_max = row.whole(Column::NodesMax, u16s)?.unwrap_or(0) as u16;
+        want.batch = row.count(Column::Batch, 1)?;
         if let Some(name) = row.get(Column::Pool) {
             if let Some(found) = &mut self.found
                 && !found.pools.iter().any(|pool| pool == name)
@@ -238,6 +256,11 @@ fn read_rules(row: &Row<'_>, job: &mut Job) -> Result<(), InputError> {
     }
     job.group = row.whole(Column::Group, 0..=i64::from(u32::MAX))?.map(|id| GroupId(id as u32));
     job.declared = row.steps(Column::Declared)?;
+    if let Some(name) = row.get(Column::BatchMode) {
+        let names = BatchMode::ALL.iter().map(|mode| mode.name());
+        job.batch_mode = BatchMode::named(name)
+            .ok_or_else(|| InputError::unknown(row.line, Column::BatchMode.name(), name, names))?;
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use crate::{TraceJob, Workload};
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 use trainyard_profile::GENERIC;
-use trainyard_types::{Class, Cluster, Job};
+use trainyard_types::{BatchMode, Class, Cluster, Job};
 
 /// Writes CSV, with only the columns that say anything.
 pub fn write_csv(workload: &Workload, cluster: &Cluster, out: impl Write) -> io::Result<()> {
@@ -78,6 +78,7 @@ impl Writer<'_> {
             Column::Memory => unless(want.memory_mib_per_gpu, 0),
             Column::NodesMax => unless(want.nodes_max, 0),
             Column::Pool => want.pool.map(|pool| self.cluster.pools[pool.index()].clone()),
+            Column::Batch => want.batch.map(|batch| batch.to_string()),
             Column::Priority => unless(job.priority, 0),
             Column::Weight => unless(job.weight, 1.0),
             Column::Class => class_text(job.class),
@@ -102,6 +103,10 @@ impl Writer<'_> {
             Column::Group => job.group.map(|group| group.0.to_string()),
             Column::Declared => job.declared.map(|work| work.0.to_string()),
             Column::FailsAt => one.fails_at.map(|work| work.0.to_string()),
+            Column::BatchMode => named(job.batch_mode.name(), BatchMode::Static.name()),
+            Column::Batches => {
+                joined(one.batches.iter().map(|phase| format!("{}:{}", phase.from, phase.batch)))
+            }
         }
     }
 }
@@ -136,9 +141,14 @@ fn seconds_text(micros: u64) -> String {
 /// Numbers as numbers, lists as lists, the rest as text.
 fn json(column: Column, text: &str) -> Value {
     match column {
-        Column::Id | Column::Model | Column::Tenant | Column::Pool | Column::Class => text.into(),
+        Column::Id
+        | Column::Model
+        | Column::Tenant
+        | Column::Pool
+        | Column::Class
+        | Column::BatchMode => text.into(),
         Column::Preemptible => (text == "true").into(),
-        Column::Kinds | Column::After | Column::Worth => {
+        Column::Kinds | Column::After | Column::Worth | Column::Batches => {
             text.split('|').map(Value::from).collect::<Vec<Value>>().into()
         }
         _ => serde_json::from_str(text).unwrap_or_else(|_| text.into()),

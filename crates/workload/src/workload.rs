@@ -1,6 +1,7 @@
 //! The jobs of a run, with the truth about each.
 
 use crate::reference::Reference;
+use crate::tenant_ids::TenantIds;
 use std::sync::Arc;
 use trainyard_profile::Catalog;
 use trainyard_types::{Cluster, Job, JobId, Span, Tenants, Time, Work};
@@ -14,6 +15,36 @@ pub struct TraceJob {
     pub work: Work,
     /// How much of it is done when it fails by its own fault.
     pub fails_at: Option<Work>,
+    /// Its batch sizes over its life, by the part of its work that is done; empty for the profile's own throughout.
+    pub batches: Box<[BatchPhase]>,
+}
+
+impl TraceJob {
+    /// A job that does not fail and keeps its batch.
+    pub fn new(job: impl Into<Arc<Job>>, work: Work) -> TraceJob {
+        TraceJob { job: job.into(), work, fails_at: None, batches: Box::default() }
+    }
+
+    /// The phase it is in when so much is done; `None` before the first.
+    pub fn phase(&self, done: Work) -> Option<usize> {
+        self.batches.partition_point(|phase| phase.begins(self.work).0 <= done.0).checked_sub(1)
+    }
+}
+
+/// From a part of a job's work on, its batch size.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct BatchPhase {
+    /// The part of the work that is done when it begins, from 0 to below 1; phases come in ascending order.
+    pub from: f64,
+    /// The batch size, as the model's profile counts it.
+    pub batch: u32,
+}
+
+impl BatchPhase {
+    /// The work done when it begins.
+    pub fn begins(&self, work: Work) -> Work {
+        Work(self.from * work.0)
+    }
 }
 
 /// The jobs of a run. Sorted by submission; the id of each is its index.
@@ -45,8 +76,10 @@ impl Workload {
 
     /// The same jobs with tenants that were declared elsewhere; those that are not declared are added by name.
     pub fn owned_by(mut self, mut declared: Tenants) -> Workload {
+        let mut known = TenantIds::of(&declared);
+        let own = self.tenants.iter();
         let ids: Vec<_> =
-            self.tenants.iter().map(|(_, tenant)| declared.intern(&tenant.name)).collect();
+            own.map(|(_, tenant)| known.intern(&mut declared, &tenant.name)).collect();
         for one in &mut self.jobs {
             let job = Arc::make_mut(&mut one.job);
             job.tenant = ids[job.tenant.index()];
@@ -72,7 +105,7 @@ impl Workload {
     /// How long each job runs undisturbed as its user asked for it, packed on its reference type; by [`JobId`].
     pub fn ideal(&self, cluster: &Cluster) -> Vec<Span> {
         let reference = Reference::new(&self.catalog, cluster);
-        let seconds = |one: &TraceJob| reference.seconds_for(&one.job, one.work);
+        let seconds = |one: &TraceJob| reference.seconds_for(one, one.work);
         self.jobs.iter().map(|one| Span::from_secs_f64(seconds(one))).collect()
     }
 
@@ -85,7 +118,7 @@ impl Workload {
         let demand: f64 = self
             .jobs
             .iter()
-            .map(|one| reference.demand(&one.job, reference.seconds_for(&one.job, one.work)))
+            .map(|one| reference.demand(&one.job, reference.seconds_for(one, one.work)))
             .sum();
         demand / self.span().as_secs_f64()
     }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use std::io::Read;
 use std::path::PathBuf;
+use trainyard_profile::import::pollux;
 use trainyard_types::{Cluster, Span, Time};
 use trainyard_workload::import::{
     FORMATS, Format, ImportContext, Imported, PIECE_MAX, detect, import, import_any,
@@ -31,6 +32,29 @@ fn summary(imported: &Imported) -> String {
             &format!("\n{label} {seconds} {}x{} {}", job.want.gpus, job.want.permille, one.work.0);
     }
     text
+}
+
+#[test]
+fn a_workload_of_pollux_follows_the_measured_trainings_there_are() {
+    let text = "name,time,application,num_replicas,batch_size\n\
+                a,5,cifar10,2,24\nb,6,cifar10,1,99\nc,7,cifar10,1,\nd,8,ncf,1,32768\n";
+    let mut context = ImportContext::new("t", None);
+    let placements = "placement,local_bsz,step_time,sync_time\n1,8,0.1,0.0\n";
+    let epochs = "progress,iteration,metric,grad_sqr,grad_var\n100,100,0.5,1,1\n250,250,0.6,1,2\n";
+    let points = pollux::placements(placements, "t4").expect("times");
+    let epochs = pollux::validation(epochs).expect("epochs");
+    let epochs = vec![(16, epochs.clone()), (32, epochs)];
+    let model = pollux::profile(pollux::Authors::Pollux, "cifar10", points, epochs);
+    context.catalog.add(model.expect("a training"));
+    let imported = import_any(text.as_bytes(), context).expect("a trace");
+    let batches: Vec<Option<u32>> =
+        imported.workload.jobs.iter().map(|one| one.job.want.batch).collect();
+    assert_eq!(batches, [Some(24), None, None]);
+    assert_eq!(
+        summary(&imported),
+        "pollux 4 3; 1 its batch size is outside of what was measured @3\n\
+         a 5 2x1000 250\nc 7 1x1000 250\nd 8 1x1000 1549"
+    );
 }
 
 const PHILLY: &str = r#"[
@@ -146,6 +170,98 @@ fn chronus_has_soft_deadlines_in_minutes() {
 }
 
 #[test]
+fn a_job_that_accepts_several_types_burdens_them_alike() {
+    let cluster = trainyard_workload::cluster::parse_line("1x2 v100, 1x6 a100").unwrap();
+    let text = "id,submit_s,gpus,duration_s,kinds\n\
+        only,0,1,100,v100\nboth,0,2,400,v100|a100\nany,0,2,400,\nlast,1000,1,1e-3,a100\n";
+    let context = ImportContext::new("t", Some(&cluster));
+    let report = import_any(text.as_bytes(), context).expect("a trace").report;
+    // 100 GPU-seconds on two V100s; twice 800 on all eight GPUs; over 1,000 seconds.
+    let [v100, a100] = &report.load_by_type[..] else { panic!("two types: {report:?}") };
+    let near = |load: Option<f64>, expected: f64| (load.unwrap() - expected).abs() < 1e-6;
+    assert!(near(v100.only_load, 0.05) && near(v100.load, 0.05 + 0.2), "{v100:?}");
+    assert!(near(a100.only_load, 0.0) && near(a100.load, 0.2), "{a100:?}");
+    assert_eq!([v100.jobs, v100.only_jobs, a100.jobs, a100.only_jobs], [3, 1, 3, 1]);
+    let shown =
+        "  of          v100 0.250 of 2 GPUs by 3 jobs, 0.050 by 1 that accept nothing else\n";
+    assert!(report.text().contains(shown), "{}", report.text());
+}
+
+#[test]
+fn gavel_has_ten_fields_or_the_old_seven() {
+    // The published files of the old form are packed as an archive of many; this line is made by their schema.
+    let new = "LM (batch size 10)\tcmd\tdir\t--steps\t1\t81652\t1\t2.0\t1.5\t30\n";
+    let old = "LM (batch size 10)\tcmd %s\t--steps\t1\t81652\t30\t1\r\n";
+    let mixed = format!("{new}\n{old}");
+    for (text, expected) in [
+        (new, "gavel 1 1\n0 30 1x1000 81652"),
+        (old, "gavel 1 1\n0 30 1x1000 81652"),
+        (mixed.as_str(), "gavel 2 2\n0 30 1x1000 81652\n2 30 1x1000 81652"),
+    ] {
+        assert_eq!(summary(&read(text)), expected);
+    }
+    let imported = read(&mixed);
+    let [with, without] = &imported.workload.jobs[..] else { panic!("two jobs") };
+    assert_eq!((with.job.weight, without.job.weight), (2.0, 1.0));
+    // 81,652 steps are 1,000 seconds on a V100, so the factor of 1.5 gives 1,500 after the arrival.
+    assert_eq!(
+        (with.job.deadline(), without.job.deadline()),
+        (Some(Time::from_secs_f64(1530.0)), None)
+    );
+    for (text, expected) in [
+        (
+            new.replace("\t30", ""),
+            "line 1: `9 fields` is not valid: expected 10 or 7 fields separated by tabs",
+        ),
+        (old.replace("81652", "many"), "line 1: `total_steps` cannot be `many`"),
+        (old.replace("\t1\r", "\t1.5\r"), "line 1: `scale_factor` cannot be `1.5`"),
+    ] {
+        let context = ImportContext::new("t", None);
+        let format = Format::named("gavel").unwrap();
+        let found = import(format, text.as_bytes(), context).unwrap_err().to_string();
+        assert!(found.starts_with(expected), "{found}");
+    }
+}
+
+#[test]
+fn shockwave_jobs_change_their_batch_as_their_mode_says() {
+    let line = |mode: &str, batch: u32, steps: u32, seconds: u32| {
+        format!(
+            "LM (batch size {batch})\tc\td\t--steps\t1\t{steps}\t1\t{mode}\t1\t-1\t{seconds}\t0\n"
+        )
+    };
+    // An epoch is 5,968 steps of 10; 100 of them at the 94.911 steps a second of the first table.
+    let text = [
+        line("static", 10, 596_800, 6288),
+        line("gns", 10, 596_800, 6288),
+        line("gns", 10, 100, 7),
+    ];
+    let imported = read(&text.concat());
+    let jobs = &imported.workload.jobs;
+    assert_eq!(imported.report.format, "shockwave");
+    let modes: Vec<&str> = jobs.iter().map(|one| one.job.batch_mode.name()).collect();
+    assert_eq!(modes, ["static", "gns", "gns"]);
+    let batches: Vec<(f64, u32)> =
+        jobs[1].batches.iter().map(|phase| (phase.from, phase.batch)).collect();
+    assert_eq!(batches, [(0.11, 20), (0.21, 40), (0.41, 80)]);
+    assert!(jobs[0].batches.is_empty() && jobs[2].batches.is_empty());
+    let name = |index: usize| &imported.workload.catalog.get(jobs[index].job.model).name;
+    assert_eq!((name(0).as_str(), name(2).as_str()), ("shockwave-tacc-lm-b10", "generic"));
+    let ideal: Vec<f64> =
+        imported.workload.ideal(&imported.cluster).iter().map(|span| span.as_secs_f64()).collect();
+    // By hand: epochs times their steps over the steps a second of each batch in the authors' table.
+    let by_hand = (11.0 * 5968.0) / 94.911
+        + (10.0 * 2984.0) / 68.054
+        + (20.0 * 1492.0) / 46.823
+        + (59.0 * 746.0) / 21.713;
+    println!("static {} gns {} by hand {by_hand}", ideal[0], ideal[1]);
+    assert!((ideal[0] - 6288.0).abs() < 1.0 && (ideal[2] - 7.0).abs() < 1e-6, "{ideal:?}");
+    assert!((ideal[1] - by_hand).abs() < 1e-3 * by_hand, "{} {by_hand}", ideal[1]);
+    let wrong = refused(&line("genes", 10, 596_800, 6288));
+    assert!(wrong.starts_with("line 1: `mode` cannot be `genes`"), "{wrong}");
+}
+
+#[test]
 fn a_fault_names_line_field_value_and_what_to_do() {
     let header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n";
     let cases = [
@@ -170,6 +286,20 @@ fn a_fault_names_line_field_value_and_what_to_do() {
 }
 
 #[test]
+fn bytes_that_are_no_text_are_named_with_their_line() {
+    let cases: [&[u8]; 4] = [
+        b"{\"trainyard_trace\":1}\n{\"id\":\xff}\n",
+        b"1 0 5 100 4 -1 -1 4 200 -1 1 3 2 -1 1 -1 -1 -1\n2 0 5 100 4 -1 \xff 4 200 -1 1 3 2 -1 1 -1 -1 -1\n",
+        b"A3C\tc\td\tf\t0\t5\t1\t1\t-1\t0\nA3C\tc\td\tf\t0\t5\t1\t1\t\xff\t0\n",
+        b"id,submit_s,gpus,steps\n\xff,0,1,5\n",
+    ];
+    for text in cases {
+        let error = import_any(text, ImportContext::new("t", None)).expect_err("a fault");
+        assert_eq!(error.to_string(), "line 2: `bytes` is not valid: expected text in UTF-8");
+    }
+}
+
+#[test]
 fn mixed_line_ends_and_another_order_of_columns_change_nothing() {
     let text = "deletion_time,name,gpu_milli,num_gpu,creation_time\r\n9,a,460,1,0\n9,b,1000,2,1\r\n9,a,1000,1,2\n";
     assert_eq!(
@@ -177,6 +307,9 @@ fn mixed_line_ends_and_another_order_of_columns_change_nothing() {
         "openb 3 2; 1 an earlier row has the same id @4\na 0 1x460 4.140000000000001\nb 1 2x1000 8"
     );
 }
+
+const SHOCKWAVE_120: &str =
+    "shockwave/120_0.2_5_100_40_25_0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic.trace.gz";
 
 /// A file of published data, if the data is there.
 fn published(path: &str) -> Option<Imported> {
@@ -201,6 +334,7 @@ fn published_files_are_read_with_these_counts() {
         ("pollux/workloads/workload-1.csv", "pollux", 160, 160),
         ("tiresias/60_job.csv.gz", "tiresias", 60, 60),
         ("muri/trace1.csv.gz", "muri", 0, 0),
+        (SHOCKWAVE_120, "shockwave", 120, 120),
     ];
     for (path, format, rows, kept) in cases {
         let Some(imported) = published(path) else { continue };
@@ -212,6 +346,31 @@ fn published_files_are_read_with_these_counts() {
         }
         assert!(report.duration_s.least > 0.0, "{path}");
     }
+}
+
+/// Makespan times utilisation times 32 GPUs of the authors' own simulated runs is what their jobs used.
+#[test]
+fn shockwave_jobs_use_the_gpu_hours_of_the_authors_simulator() {
+    let path = "../../../shared/golden/shockwave/authors_pickles_tacc32.csv";
+    let table = std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path));
+    let (Ok(table), Some(imported)) = (table, published(SHOCKWAVE_120)) else {
+        println!("skipped: no published runs of Shockwave beside the repository");
+        return;
+    };
+    let ours = imported.report.gpu_hours;
+    let mut compared = 0;
+    for row in table.lines().skip(1) {
+        let fields: Vec<&str> = row.split(',').collect();
+        if (fields[0], fields[2], fields[3]) != ("tacc_32gpus", "simulation", "120") {
+            continue;
+        }
+        let number = |at: usize| fields[at].parse::<f64>().expect("a number");
+        let theirs = number(4) * number(10) * 32.0 / 3600.0;
+        println!("{:<24} theirs {theirs:.1} GPU-hours, ours {ours:.1}", fields[1]);
+        assert!((ours / theirs - 1.0).abs() < 0.02, "{}: {theirs} and {ours}", fields[1]);
+        compared += 1;
+    }
+    assert!(compared > 0, "no simulated run in the table");
 }
 
 /// Beginnings that lead arbitrary bytes deep into each reader.

@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 use std::sync::Arc;
-use trainyard_profile::Catalog;
+use trainyard_profile::{Batches, Catalog, ModelProfile};
 use trainyard_types::{
     Class, Cluster, GpuType, GroupId, Job, JobId, ModelId, PoolId, Span, Tenants, Time, Want, Work,
 };
 use trainyard_workload::trace::{TraceContext, read_csv, read_jsonl, write_csv, write_jsonl};
-use trainyard_workload::{TraceJob, Workload, cluster};
+use trainyard_workload::{BatchPhase, TraceJob, Workload, cluster};
 
 fn small() -> Cluster {
     cluster::parse_line("2x4 v100, 1x4 a100").unwrap()
@@ -138,15 +138,71 @@ prop_compose! {
         permille in prop_oneof![Just(1000u16), 1..1000u16],
         (memory, cpus, host, nodes_max) in (0..9u32, 0..9u16, 0..9u32, 0..3u16),
         pool in prop::option::of(Just(PoolId(0))),
+        batch in prop::option::of(1..5000u32),
     ) -> Want {
         Want {
             gpus_min: gpus.saturating_sub(less).max(1),
             gpus_max: gpus + more,
             kinds: kinds.into_iter().map(GpuType).collect(),
-            permille, gpu_memory_mib: memory, cpus_per_gpu: cpus, memory_mib_per_gpu: host, nodes_max, pool,
+            permille, gpu_memory_mib: memory, cpus_per_gpu: cpus, memory_mib_per_gpu: host, nodes_max, pool, batch,
             ..Want::gpus(gpus)
         }
     }
+}
+
+/// A model that is trained with batches of 32, and the same with 64: 8 and 6 steps a second.
+fn growing() -> Catalog {
+    let mut catalog = Catalog::builtin();
+    let batches = Batches { own: 32, epoch_samples: 0, others: vec![(64, "large".to_owned())] };
+    catalog
+        .add(ModelProfile { batches: Some(batches), ..ModelProfile::steady("small", "test", 8.0) });
+    catalog.add(ModelProfile::steady("large", "test", 6.0));
+    catalog
+}
+
+#[test]
+fn batches_are_read_written_and_priced_in_both_forms() {
+    let cluster = small();
+    let context = || TraceContext { catalog: growing(), ..TraceContext::new("t", &cluster) };
+    let text = "id,submit_s,gpus,steps,model,batch_mode,batches\n\
+        a,0,1,9600,small,accordion,0.25:64|0.5:32\nb,1,1,9600,small,gns,\nc,2,1,5,,,\n";
+    let workload = read_csv(text.as_bytes(), context()).unwrap();
+    let modes: Vec<&str> = workload.jobs.iter().map(|one| one.job.batch_mode.name()).collect();
+    assert_eq!(modes, ["accordion", "gns", "static"]);
+    let phases = [BatchPhase { from: 0.25, batch: 64 }, BatchPhase { from: 0.5, batch: 32 }];
+    assert_eq!(workload.jobs[0].batches[..], phases);
+    assert_eq!(workload.ideal(&cluster)[..2], [Span::secs(1100), Span::secs(1200)]);
+    let (mut csv, mut jsonl) = (Vec::new(), Vec::new());
+    write_csv(&workload, &cluster, &mut csv).unwrap();
+    write_jsonl(&workload, &cluster, &mut jsonl).unwrap();
+    assert_eq!(String::from_utf8(csv.clone()).unwrap(), text);
+    assert_eq!(read_csv(&csv[..], context()).unwrap(), workload);
+    assert_eq!(read_jsonl(&jsonl[..], context()).unwrap(), workload);
+    // A duration is that of the whole way, so that the same job comes of it.
+    let seconds = "id,submit_s,gpus,duration_s,model,batches\na,0,1,1100,small,0.25:64|0.5:32\n";
+    let work = read_csv(seconds.as_bytes(), context()).unwrap().jobs[0].work.0;
+    assert!((work - 9600.0).abs() < 1e-6, "{work}");
+}
+
+#[test]
+fn batches_that_make_no_sense_are_refused() {
+    let cluster = small();
+    for (model, batches, expected) in [
+        ("small", "0.5:64|0.5:32", "line 2: `batches` cannot be `0.5:64|0.5:32`: expected parts"),
+        ("small", "1:64", "line 2: `batches` cannot be `1:64`"),
+        ("small", "nan:64", "line 2: `batches` cannot be `nan:64`"),
+        ("small", "0.1:0", "line 2: `batches` cannot be `0.1:0`"),
+        ("small", "0.1", "line 2: `batches` cannot be `0.1`"),
+        ("large", "0.1:64", "expected none: the profile of `large` says nothing about `batches`"),
+        ("", "0.1:64", "expected none: the profile of `generic` says nothing about `batches`"),
+    ] {
+        let text = format!("id,submit_s,gpus,steps,model,batches\na,0,1,5,{model},{batches}\n");
+        let context = TraceContext { catalog: growing(), ..TraceContext::new("t", &cluster) };
+        let found = read_csv(text.as_bytes(), context).unwrap_err().to_string();
+        assert!(found.contains(expected), "{found}\n  does not hold\n{expected}");
+    }
+    let found = csv("id,submit_s,gpus,steps,batch_mode\na,0,1,5,accordeon\n").unwrap_err();
+    assert!(found.ends_with("did you mean `accordion`?"), "{found}");
 }
 
 prop_compose! {
@@ -177,7 +233,7 @@ prop_compose! {
             group: group.map(GroupId),
             ..Job::simple(JobId(0), Time(submitted), 1)
         };
-        TraceJob { job: Arc::new(job), work: Work(work), fails_at: fails_at.map(Work) }
+        TraceJob { fails_at: fails_at.map(Work), ..TraceJob::new(job, Work(work)) }
     }
 }
 

@@ -10,7 +10,7 @@ use nix::unistd::geteuid;
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -147,8 +147,9 @@ fn specs(dir: &AttemptDir, order: &LaunchOrder, cgroup: Option<&Cgroup>) -> io::
     }
     if let Some(text) = &order.script {
         let path = dir.script();
-        std::fs::write(&path, text)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o555))?;
+        // The directory is the user's: a file that is there already may lead anywhere.
+        let mut new = std::fs::OpenOptions::new();
+        new.write(true).create_new(true).mode(0o555).open(&path)?.write_all(text.as_bytes())?;
         let path = path.to_string_lossy().into_owned();
         match order.argv.first_mut() {
             Some(program) => *program = path,

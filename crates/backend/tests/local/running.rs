@@ -32,6 +32,17 @@ fn the_daemons_environment_does_not_reach_a_job_and_the_users_does() {
 }
 
 #[test]
+fn a_script_is_run_as_it_was_submitted_with_its_arguments() {
+    let mut yard = Yard::new("script");
+    let mut order = script(1, "");
+    order.argv = ["train.sh", "a b", "c"].map(str::to_owned).to_vec();
+    order.script = Some("#!/bin/bash\necho $# \"$1\"\n".to_owned());
+    let exit = yard.run(order);
+    assert_eq!((exit.code, exit.signal), (Some(0), None), "{exit:?}");
+    assert_eq!(yard.log(1, 0), "2 a b\n");
+}
+
+#[test]
 fn exit_codes_and_signals_are_told_apart() {
     let mut yard = Yard::new("codes");
     let exit = yard.run(script(1, "exit 7"));

@@ -7,7 +7,15 @@ const IMPORT_HELP: &str = "\
 Examples:
   trainyard profile import simulation_throughputs.json --format gavel --out gavel.toml
   trainyard profile import throughputs_a100/bert.csv --format elasticflow --out bert.toml
+  trainyard profile import traces --format pollux --queries throughput_queries.csv --out pollux.toml
   trainyard sim --policy srtf --trace jobs.csv --profiles gavel.toml";
+
+const CHECK_HELP: &str = "\
+Example:
+  trainyard profile import traces --format pollux --out pollux.toml
+  trainyard profile check throughput_queries.csv --profiles pollux.toml
+
+Recorded times in the profiles are not used: the interpolation is asked without them.";
 
 /// `profile ...`.
 #[derive(Debug, Subcommand)]
@@ -15,6 +23,9 @@ pub enum ProfileCommand {
     /// Read a published table of speeds and write it as profiles in TOML.
     #[command(after_help = IMPORT_HELP)]
     Import(ImportArgs),
+    /// Compare recorded times with what the interpolation of measured trainings answers: mean, p95 and max error.
+    #[command(after_help = CHECK_HELP)]
+    Check(CheckArgs),
     /// List the models there are.
     List(ListArgs),
     /// Draw one model: its speed over GPUs, and all else that is known of it.
@@ -25,7 +36,7 @@ pub enum ProfileCommand {
 /// `profile import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// The table, packed with gzip or not.
+    /// The table, packed with gzip or not; for pollux and sia, the folder of an application or of several.
     pub file: PathBuf,
     /// Whose table it is.
     #[arg(long, value_enum)]
@@ -36,10 +47,26 @@ pub struct ImportArgs {
     /// The name of the model, for elasticflow [default: the name of the file].
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
+    /// Recorded times for exact replays, for pollux: CSV with app, placement, atomic_bsz, step_time, sync_time.
+    #[arg(long, value_name = "FILE")]
+    pub queries: Option<PathBuf>,
     /// Where the profiles go [default: standard output].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Print JSON: the profiles, or with --out what was written.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `profile check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Recorded times: CSV with app, placement, atomic_bsz, step_time, sync_time.
+    pub queries: PathBuf,
+    /// Models of your own from a TOML file (repeatable).
+    #[arg(long, value_name = "FILE")]
+    pub profiles: Vec<PathBuf>,
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -75,8 +102,14 @@ pub enum ProfileFormat {
     Gavel,
     /// ElasticFlow's throughputs: CSV by batch and GPUs, one model on one type.
     Elasticflow,
-    /// Muri's iterations: CSV with model, num_gpu, batch_size and iteration_ms.
+    /// Muri's iterations: CSV with model, num_gpu, batch_size and iteration_ms, and the times of stages.
     Muri,
     /// Chronus' placement speeds: JSON by model, GPUs and nodes.
     Chronus,
+    /// Pollux' measured trainings: a folder of CSV files for each application.
+    Pollux,
+    /// Sia's measured trainings: the same for several types of GPU.
+    Sia,
+    /// Synergy's CPU and memory sensitivity: JSON with a matrix for each model and number of GPUs.
+    Synergy,
 }

@@ -5,12 +5,13 @@ use crate::choice::{self, Entrant};
 use crate::experiment::{self, Done, Record};
 use crate::failure::Failure;
 use crate::given::{self, Given};
-use crate::options;
-use crate::output::{Output, reason};
+use crate::output::Output;
+use crate::{figures, options};
 use std::path::{Path, PathBuf};
 use trainyard_report::groups::{self, By, Group};
-use trainyard_report::html::{Detail, RunDetail};
+use trainyard_report::html::{Detail, More, RunDetail};
 use trainyard_report::jobs::JobsCsv;
+use trainyard_report::parts::Parts;
 use trainyard_report::timeline::INTERVALS_MAX;
 use trainyard_report::units::Unit;
 use trainyard_report::{About, Comparison, html, table};
@@ -28,9 +29,7 @@ pub fn run(args: &CompareArgs, output: &Output) -> Result<(), Failure> {
     let RunArgs { stages, world, out, .. } = &args.run;
     let (given, options) = prepare(&args.run)?;
     let entrants = choice::entrants(&args.policies, stages, world.semantics.semantics())?;
-    let has_page = report_path(out).is_some() || out.svg.is_some();
-    let record = if has_page { Record::Timeline(INTERVALS_MAX) } else { Record::Nothing };
-    let results = experiment::run_all(&given, &entrants, &options, (out, record))?;
+    let results = experiment::run_all(&given, &entrants, &options, (out, recorded(out)))?;
     let (done, broken) = sorted_out(&entrants, results);
     let comparison = Comparison {
         about: about(&given, &args.run, &options),
@@ -38,10 +37,12 @@ pub fn run(args: &CompareArgs, output: &Output) -> Result<(), Failure> {
     };
     let groups = grouped(&given, &done, out);
     print(&comparison, &groups, out, output)?;
+    let (detail, parts) = (detail(&given, &done), parts(&given, &done, out));
+    let more = More { detail: Some(&detail), parts: parts.as_ref(), replicas: None };
     if let Some(path) = report_path(out) {
-        write_report(&comparison, &detail(&given, &done), (&path, out), output)?;
+        write_report(&comparison, &more, (&path, out), output)?;
     }
-    write_figures(&comparison, &detail(&given, &done), out, output)?;
+    figures::write(&comparison, &more, out, output)?;
     if let Some(path) = &out.jobs_out {
         write_jobs(&given, &done, path, output)?;
     }
@@ -50,6 +51,7 @@ pub fn run(args: &CompareArgs, output: &Output) -> Result<(), Failure> {
 
 /// The jobs, the cluster and the options of a run.
 pub fn prepare(run: &RunArgs) -> Result<(Given, Options), Failure> {
+    figures::refuse_early(&run.out)?;
     let seed = options::whole("--seed", &run.given.seed, options::SEED_MAX)?;
     let options = options::read(&run.world, seed)?;
     Ok((given::load(&run.given)?, options))
@@ -105,11 +107,11 @@ pub fn headline(about: &About, seeds: &str) -> String {
 /// Writes the page, and says so to people.
 pub fn write_report(
     comparison: &Comparison,
-    detail: &Detail<'_>,
+    more: &More<'_>,
     (path, out): (&Path, &OutArgs),
     output: &Output,
 ) -> Result<(), Failure> {
-    let page = html::page_with(comparison, detail);
+    let page = html::page_with(comparison, more);
     output.write_file(path, |file| file.write_all(page.as_bytes()))?;
     if out.json || out.csv {
         return Ok(());
@@ -122,29 +124,6 @@ pub fn detail<'a>(given: &'a Given, done: &'a [Done]) -> Detail<'a> {
     let run = |one: &'a Done| RunDetail { outcome: &one.outcome, timeline: &one.timeline };
     let runs = done.iter().map(run).collect();
     Detail { workload: &given.workload, cluster: &given.cluster, runs }
-}
-
-/// Writes every figure to a file of its own, if asked to.
-pub fn write_figures(
-    comparison: &Comparison,
-    detail: &Detail<'_>,
-    out: &OutArgs,
-    output: &Output,
-) -> Result<(), Failure> {
-    let Some(folder) = &out.svg else { return Ok(()) };
-    let failed = |error: std::io::Error| {
-        let reason = reason(&error);
-        Failure::Operation(format!("{}: cannot be made: {reason}", folder.display()))
-    };
-    std::fs::create_dir_all(folder).map_err(failed)?;
-    let figures = html::figures(comparison, Some(detail));
-    for (name, text) in &figures {
-        output.write_file(&folder.join(name), |file| file.write_all(text.as_bytes()))?;
-    }
-    if out.json || out.csv {
-        return Ok(());
-    }
-    output.print(&format!("Figures: {} in {}\n", figures.len(), folder.display()))
 }
 
 /// Writes what came of every job.
@@ -206,6 +185,27 @@ pub fn grouped(given: &Given, done: &[Done], out: &OutArgs) -> Grouped {
     Some((by, done.iter().map(|one| (one.run.policy.clone(), of(one))).collect()))
 }
 
+/// The same for the page.
+pub fn parts(given: &Given, done: &[Done], out: &OutArgs) -> Option<Parts> {
+    let mut parts = Parts::new(out.by?.by());
+    add_parts(&mut parts, given, done);
+    Some(parts)
+}
+
+/// Adds what came of one seed.
+pub fn add_parts(parts: &mut Parts, given: &Given, done: &[Done]) {
+    let Some(seed) = done.first().map(|one| one.seed) else { return };
+    let of = |one: &Done| groups::groups(&given.workload, &given.cluster, &one.outcome, parts.by);
+    let runs: Vec<_> = done.iter().map(|one| (&one.run, of(one))).collect();
+    parts.add(seed, &runs);
+}
+
+/// What the page and the figures need.
+pub fn recorded(out: &OutArgs) -> Record {
+    let is_drawn = report_path(out).is_some() || out.svg.is_some() || out.png.is_some();
+    if is_drawn { Record::Timeline(INTERVALS_MAX) } else { Record::Nothing }
+}
+
 /// A comparison as JSON, with the second table where there is one.
 pub fn json_with(comparison: &Comparison, grouped: &Grouped) -> serde_json::Value {
     let mut value = comparison.json();
@@ -240,7 +240,8 @@ fn print(
     }
 }
 
-fn report_path(out: &OutArgs) -> Option<PathBuf> {
+/// Where the page goes, if there is to be one.
+pub fn report_path(out: &OutArgs) -> Option<PathBuf> {
     match &out.report {
         Some(path) if path.as_os_str() == "none" => None,
         Some(path) => Some(path.clone()),

@@ -1,7 +1,11 @@
 //! `trainyard profile`: the models there are, and published tables of others.
 
+mod axes;
+mod check;
 mod show;
+mod training;
 
+pub use check::check;
 pub use show::show;
 
 use crate::args::{ImportArgs, ListArgs, ProfileFormat};
@@ -9,9 +13,12 @@ use crate::failure::Failure;
 use crate::files;
 use crate::given::load_catalog;
 use crate::output::Output;
+use crate::trainings::{self, Trainings};
 use serde_json::{Value, json};
+use std::io::Write;
 use std::path::Path;
-use trainyard_profile::import::{chronus, elasticflow, gavel, muri};
+use trainyard_profile::import::pollux::Authors;
+use trainyard_profile::import::{chronus, elasticflow, gavel, muri, synergy};
 use trainyard_profile::{InputError, ModelProfile, profile_file};
 use trainyard_report::SCHEMA_VERSION;
 use trainyard_report::table::listing;
@@ -19,17 +26,7 @@ use trainyard_report::table::listing;
 /// Reads a published table and writes it as profiles.
 pub fn import(args: &ImportArgs, output: &Output) -> Result<(), Failure> {
     refuse_idle_flags(args)?;
-    let text = files::read_text(&args.file)?;
-    let models = match args.format {
-        ProfileFormat::Gavel => gavel::read(&text),
-        ProfileFormat::Elasticflow => {
-            let (model, kind) = (model_of(args), kind_of(args)?);
-            elasticflow::read(&text, &model, &kind)
-        }
-        ProfileFormat::Muri => muri::read(&text),
-        ProfileFormat::Chronus => chronus::read(&text),
-    };
-    let models = models.map_err(|fault| Failure::input(args.file.display(), fault))?;
+    let models = read(args)?;
     let toml = profile_file::write(&models);
     let Some(path) = &args.out else {
         return if args.json { output.print_json(&all(&models)) } else { output.print(&toml) };
@@ -37,6 +34,8 @@ pub fn import(args: &ImportArgs, output: &Output) -> Result<(), Failure> {
     output.write_file(path, |file| file.write_all(toml.as_bytes()))?;
     let points: usize = models.iter().map(|model| model.points.len()).sum();
     let pairs: usize = models.iter().map(|model| model.pairs.len()).sum();
+    let times = models.iter().filter_map(|model| model.training.as_ref());
+    let times: usize = times.map(|training| training.times.points().len()).sum();
     if args.json {
         return output.print_json(&json!({
             "schema_version": SCHEMA_VERSION,
@@ -45,13 +44,42 @@ pub fn import(args: &ImportArgs, output: &Output) -> Result<(), Failure> {
             "models": models.len(),
             "points": points,
             "pairs": pairs,
+            "times": times,
         }));
     }
+    let times = if times > 0 { format!(", {times} times of iterations") } else { String::new() };
     output.print(&format!(
-        "{}: {} models, {points} points, {pairs} pairs\n",
+        "{}: {} models, {points} points, {pairs} pairs{times}\n",
         path.display(),
         models.len()
     ))
+}
+
+fn read(args: &ImportArgs) -> Result<Vec<ModelProfile>, Failure> {
+    let refused = |fault| Failure::input(args.file.display(), fault);
+    let authors = match args.format {
+        ProfileFormat::Gavel => return gavel::read(&text_of(args)?).map_err(refused),
+        ProfileFormat::Elasticflow => {
+            let (model, kind) = (model_of(args), kind_of(args)?);
+            return elasticflow::read(&text_of(args)?, &model, &kind).map_err(refused);
+        }
+        ProfileFormat::Muri => return muri::read(&text_of(args)?).map_err(refused),
+        ProfileFormat::Chronus => return chronus::read(&text_of(args)?).map_err(refused),
+        ProfileFormat::Synergy => return synergy::read(&text_of(args)?).map_err(refused),
+        ProfileFormat::Pollux => Authors::Pollux,
+        ProfileFormat::Sia => Authors::Sia,
+    };
+    let Trainings { models, notes } =
+        trainings::load(authors, &args.file, args.queries.as_deref())?;
+    for note in notes {
+        // Nobody reads it: that is no failure.
+        let _ = writeln!(std::io::stderr(), "note: {note}");
+    }
+    Ok(models)
+}
+
+fn text_of(args: &ImportArgs) -> Result<String, Failure> {
+    files::read_text(&args.file)
 }
 
 /// Lists the zoo and the user's own models.
@@ -104,6 +132,12 @@ fn all<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> Value {
 
 /// Refuses flags that the format has no use for.
 fn refuse_idle_flags(args: &ImportArgs) -> Result<(), Failure> {
+    if let Some(queries) = &args.queries
+        && args.format != ProfileFormat::Pollux
+    {
+        let expected = "no such flag: only trainings of pollux have recorded times";
+        return Err(Failure::flag("--queries", &queries.display().to_string(), expected));
+    }
     if args.format == ProfileFormat::Elasticflow {
         return Ok(());
     }

@@ -1,29 +1,39 @@
 //! `trainyard compare --seeds`: every policy with several seeds.
 
-use super::compare::{about, conclude, detail, headline, sorted_out, write_jobs, write_report};
+use super::compare::{
+    about, add_parts, conclude, detail, headline, recorded, report_path, sorted_out, write_jobs,
+    write_report,
+};
 use crate::args::{CompareArgs, OutArgs, RunArgs};
 use crate::experiment::{self, Done, Record};
 use crate::failure::Failure;
+use crate::given::{self, Given};
 use crate::output::Output;
-use crate::{choice, given, options, seeds};
-use trainyard_report::Comparison;
+use crate::{choice, figures, options, seeds};
+use trainyard_report::html::More;
+use trainyard_report::parts::Parts;
 use trainyard_report::replicas::{Repeated, Replicas};
+use trainyard_report::{About, Comparison};
 
-/// Runs the command; the page and the list of jobs, where asked for, are those of the first seed.
+/// Runs the command; single jobs, on the page and in files, are those of the first seed.
 pub fn run(args: &CompareArgs, text: &str, output: &Output) -> Result<(), Failure> {
     let RunArgs { stages, world, out, .. } = &args.run;
     let first = options::whole("--seed", &args.run.given.seed, options::SEED_MAX)?;
     let seeds = seeds::read(text, first)?;
+    figures::refuse_early(out)?;
     let entrants = choice::entrants(&args.policies, stages, world.semantics.semantics())?;
     let mut policies: Vec<Repeated> = Vec::new();
-    let mut common = None;
+    let mut parts = out.by.map(|by| Parts::new(by.by()));
+    let mut kept: Option<(Given, Vec<Done>, About)> = None;
     let mut trouble = Ok(());
     for seed in &seeds {
         let mut given = args.run.given.clone();
         given.seed = seed.to_string();
         let options = options::read(world, *seed)?;
         let given = given::load(&given)?;
-        let results = experiment::run_all(&given, &entrants, &options, (out, Record::Nothing))?;
+        // Only the first is looked into job by job.
+        let record = if kept.is_none() { recorded(out) } else { Record::Nothing };
+        let results = experiment::run_all(&given, &entrants, &options, (out, record))?;
         let (done, broken) = sorted_out(&entrants, results);
         if !broken.is_empty() {
             // Without this run seeds could not be paired.
@@ -31,28 +41,55 @@ pub fn run(args: &CompareArgs, text: &str, output: &Output) -> Result<(), Failur
         }
         trouble = trouble.and(conclude(&given, &done, broken));
         add(&mut policies, &done);
-        if common.is_none() {
+        if let Some(parts) = &mut parts {
+            add_parts(parts, &given, &done);
+        }
+        if kept.is_none() {
             let about = about(&given, &args.run, &options);
-            let runs = done.iter().map(|one| one.run.clone()).collect();
-            let comparison = Comparison { about: about.clone(), runs };
-            if let Some(path) = out.report.as_ref().filter(|path| path.as_os_str() != "none") {
-                write_report(&comparison, &detail(&given, &done), (path, out), output)?;
-            }
-            if let Some(path) = &out.jobs_out {
-                write_jobs(&given, &done, path, output)?;
-            }
-            common = Some(about);
+            kept = Some((given, done, about));
         }
     }
-    let about = common.unwrap_or_default();
+    // There is at least one seed.
+    let Some((given, done, about)) = kept else { return trouble };
     let replicas = Replicas { about, seeds, policies };
-    print(&replicas, out, output)?;
+    print(&replicas, parts.as_ref(), out, output)?;
+    write(&replicas, parts.as_ref(), (&given, &done), (out, output))?;
     trouble
 }
 
-fn print(replicas: &Replicas, out: &OutArgs, output: &Output) -> Result<(), Failure> {
+/// The files: single jobs are those of the first seed.
+fn write(
+    replicas: &Replicas,
+    parts: Option<&Parts>,
+    (given, done): (&Given, &[Done]),
+    (out, output): (&OutArgs, &Output),
+) -> Result<(), Failure> {
+    let runs = done.iter().map(|one| one.run.clone()).collect();
+    let comparison = Comparison { about: replicas.about.clone(), runs };
+    let detail = detail(given, done);
+    let more = More { detail: Some(&detail), replicas: Some(replicas), parts };
+    if let Some(path) = report_path(out) {
+        write_report(&comparison, &more, (&path, out), output)?;
+    }
+    figures::write(&comparison, &more, out, output)?;
+    match &out.jobs_out {
+        Some(path) => write_jobs(given, done, path, output),
+        None => Ok(()),
+    }
+}
+
+fn print(
+    replicas: &Replicas,
+    parts: Option<&Parts>,
+    out: &OutArgs,
+    output: &Output,
+) -> Result<(), Failure> {
     if out.json {
-        return output.print_json(&replicas.json());
+        let mut value = replicas.json();
+        if let Some(parts) = parts {
+            value["groups"] = parts.json();
+        }
+        return output.print_json(&value);
     }
     if out.csv {
         return output.print_with(|out| replicas.csv(out));
@@ -63,7 +100,11 @@ fn print(replicas: &Replicas, out: &OutArgs, output: &Output) -> Result<(), Fail
     output.print(
         "\nMean over seeds ± half of its 95 % t-interval. * best mean; ~ cannot be told apart from it, by differences at each seed.\n",
     )?;
-    output.print(&replicas.verdict())
+    output.print(&replicas.verdict())?;
+    match parts {
+        Some(parts) => output.print(&format!("\n{}\n", parts.terminal(output.ink))),
+        None => Ok(()),
+    }
 }
 
 fn add(policies: &mut Vec<Repeated>, done: &[Done]) {

@@ -75,7 +75,7 @@ pub fn run(args: &ReproduceArgs, output: &Output) -> Result<(), Failure> {
             "{} of {} values are outside the tolerance, such as {} of {}",
             outside.len(),
             all().count(),
-            first.column.key,
+            first.measure,
             first.name
         ))),
     }
@@ -117,7 +117,7 @@ fn print(table: &Table, redone: &[Redone], output: &Output) -> Result<(), Failur
         let native = one.native.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
         vec![
             one.name.clone(),
-            one.column.key.to_owned(),
+            one.measure.to_owned(),
             format!("{:.3}", one.paper),
             format!("{:.3}", one.ours),
             format!("{:.6}", one.ours / one.paper),
@@ -145,7 +145,7 @@ fn as_json(tables: &[Table], results: &[Vec<Redone>]) -> Value {
     let row = |one: &Redone| {
         json!({
             "run": one.name,
-            "measure": one.column.key,
+            "measure": one.measure,
             "paper": one.paper,
             "ours": one.ours,
             "ratio": one.ours / one.paper,

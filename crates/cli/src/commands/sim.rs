@@ -1,16 +1,17 @@
 //! `trainyard sim`: one policy, in full.
 
 use super::compare::{
-    about, conclude, detail, grouped, headline, json_with, prepare, sorted_out, write_figures,
-    write_jobs, write_report,
+    about, conclude, detail, grouped, headline, json_with, parts, prepare, sorted_out, write_jobs,
+    write_report,
 };
 use crate::args::{RunArgs, SimArgs};
-use crate::choice;
 use crate::experiment::{self, Record};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::{choice, figures};
+use trainyard_report::html::More;
 use trainyard_report::timeline;
-use trainyard_report::{Comparison, chrome_trace, groups, table, text};
+use trainyard_report::{Comparison, chrome_trace, table, text};
 
 /// Runs the command.
 pub fn run(args: &SimArgs, output: &Output) -> Result<(), Failure> {
@@ -25,9 +26,9 @@ pub fn run(args: &SimArgs, output: &Output) -> Result<(), Failure> {
         about: about(&given, &args.run, &options),
         runs: done.iter().map(|one| one.run.clone()).collect(),
     };
-    let parts = grouped(&given, &done, out);
+    let groups = grouped(&given, &done, out);
     if out.json {
-        output.print_json(&json_with(&comparison, &parts))?;
+        output.print_json(&json_with(&comparison, &groups))?;
     } else if out.csv {
         output.print_with(|out| table::csv(&comparison, out))?;
     } else if let Some(run) = comparison.runs.first() {
@@ -37,14 +38,19 @@ pub fn run(args: &SimArgs, output: &Output) -> Result<(), Failure> {
             output.print(&format!("{key} = {value}\n"))?;
         }
         output.print(&format!("\n{}", table::terminal_one(run, output.ink)))?;
-        if let Some((by, runs)) = &parts {
-            output.print(&format!("\n{}", groups::terminal(*by, runs, output.ink)))?;
+        if let Some((by, runs)) = &groups {
+            output.print(&format!(
+                "\n{}",
+                trainyard_report::groups::terminal(*by, runs, output.ink)
+            ))?;
         }
     }
+    let (detail, parts) = (detail(&given, &done), parts(&given, &done, out));
+    let more = More { detail: Some(&detail), parts: parts.as_ref(), replicas: None };
     if let Some(path) = out.report.as_ref().filter(|path| path.as_os_str() != "none") {
-        write_report(&comparison, &detail(&given, &done), (path, out), output)?;
+        write_report(&comparison, &more, (path, out), output)?;
     }
-    write_figures(&comparison, &detail(&given, &done), out, output)?;
+    figures::write(&comparison, &more, out, output)?;
     if let (Some(path), Some(one)) = (&args.chrome_trace, done.first()) {
         output.write_file(path, |file| {
             chrome_trace::write(file, (&given.workload, &given.cluster), &one.timeline)
@@ -67,7 +73,10 @@ fn recorded(args: &SimArgs) -> Record {
         None => timeline::INTERVALS_MAX,
     };
     let out = &args.run.out;
-    let drawn = args.chrome_trace.is_some() || out.report.is_some() || out.svg.is_some();
+    let drawn = args.chrome_trace.is_some()
+        || out.report.is_some()
+        || out.svg.is_some()
+        || out.png.is_some();
     match (args.log.is_some(), drawn) {
         (true, _) => Record::Everything(most),
         (false, true) => Record::Timeline(most),

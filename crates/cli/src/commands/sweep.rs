@@ -6,11 +6,11 @@ use crate::failure::Failure;
 use crate::files;
 use crate::output::{Output, panic_text, reason};
 use crate::sweep::{self, Cell, Ready, SweepArgs};
+use crate::sweep_table::{self, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
-use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use trainyard_report::column::COLUMNS;
@@ -21,6 +21,11 @@ use trainyard_workload::cluster;
 
 /// Runs the command.
 pub fn run(args: &SweepArgs, output: &Output) -> Result<(), Failure> {
+    if args.parquet && !cfg!(feature = "parquet") {
+        let what =
+            "this build writes no Parquet: build it with `--features parquet`, or take results.csv";
+        return Err(Failure::Usage(what.to_owned()));
+    }
     let cells = sweep::cells(args)?;
     let rows = args.out.join("rows");
     let kept: Vec<Option<Value>> = cells.iter().map(|cell| kept(&rows, cell)).collect();
@@ -40,19 +45,27 @@ pub fn run(args: &SweepArgs, output: &Output) -> Result<(), Failure> {
         .map(|row| row.or_else(|| fresh.next()))
         .collect::<Option<_>>()
         .ok_or_else(|| Failure::Operation("a run of the sweep is missing its result".to_owned()))?;
-    let files = [args.out.join("results.csv"), args.out.join("results.json")];
-    output.write_file(&files[0], |out| write_csv(&cells, &results, out))?;
+    let mut files = vec![args.out.join("results.csv"), args.out.join("results.json")];
+    let table = Table::new(&cells, &results);
+    output.write_file(&files[0], |out| table.write_csv(out))?;
     let whole = whole(&cells, &results);
     output.write_file(&files[1], |out| writeln!(out, "{whole:#}"))?;
+    #[cfg(feature = "parquet")]
+    if args.parquet {
+        files.push(args.out.join("results.parquet"));
+        output.write_file(&files[2], |out| crate::parquet_file::write(&table, out))?;
+    }
     if args.json {
         output.print_json(&whole)?;
     } else {
         let (all, now) = (cells.len(), todo.len());
+        let last = files.pop().unwrap_or_default();
+        let others: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         output.print(&format!(
             "{all} runs: {now} done now, {} kept from before\nResults: {} and {}\n",
             all - now,
-            files[0].display(),
-            files[1].display()
+            others.join(", "),
+            last.display()
         ))?;
     }
     conclude(&cells, &results)
@@ -142,58 +155,14 @@ fn run_one(cell: &Cell) -> Result<Value, Failure> {
     }))
 }
 
-/// The names of all axes, in the order in which runs have them.
-fn axes(cells: &[Cell]) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for (key, _) in cells.iter().flat_map(|cell| &cell.settings) {
-        if !names.contains(&key.as_str()) {
-            names.push(key);
-        }
-    }
-    names
-}
-
 fn whole(cells: &[Cell], results: &[Value]) -> Value {
     json!({
         "schema_version": SCHEMA_VERSION,
         "kind": "sweep",
         "version": VERSION,
-        "axes": axes(cells),
+        "axes": sweep_table::axes(cells),
         "runs": results,
     })
-}
-
-fn write_csv(cells: &[Cell], results: &[Value], out: &mut dyn Write) -> io::Result<()> {
-    let mut out = csv::Writer::from_writer(out);
-    let axes = axes(cells);
-    let mut heading = vec!["schema_version", "key"];
-    heading.extend(&axes);
-    heading.extend(["workload", "offered_load", "cluster_line", "knows"]);
-    heading.extend(COLUMNS.iter().map(|column| column.key));
-    out.write_record(&heading)?;
-    for (cell, row) in cells.iter().zip(results) {
-        let mut record = vec![SCHEMA_VERSION.to_string(), cell.key.clone()];
-        let value_of = |name: &&str| cell.settings.iter().find(|(key, _)| key == name);
-        record.extend(
-            axes.iter().map(|name| value_of(name).map(|p| p.1.clone()).unwrap_or_default()),
-        );
-        record.extend(["workload", "offered_load", "cluster", "knows"].map(|key| plain(&row[key])));
-        record.extend(COLUMNS.iter().map(|column| plain(&row["measures"][column.key])));
-        out.write_record(&record)?;
-    }
-    out.flush()
-}
-
-/// A value as a field of CSV; numbers as `compare --csv` writes them.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        Value::Number(number) => {
-            number.as_f64().map_or_else(|| number.to_string(), |value| value.to_string())
-        }
-        other => other.to_string(),
-    }
 }
 
 fn list(

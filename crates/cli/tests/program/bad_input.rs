@@ -128,6 +128,53 @@ fn faults_in_traces_name_file_line_field_and_value() {
 }
 
 #[test]
+fn archives_that_are_cut_or_damaged_are_named_as_such() {
+    let place = Place::new("archives");
+    let rows: String = (0..20_000).map(|id| format!("{id},{id},1,60\n")).collect();
+    let text = format!("id,submit_s,gpus,duration_s\n{rows}");
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut packed, text.as_bytes()).unwrap();
+    let packed = packed.finish().unwrap();
+    let mut damaged = packed.clone();
+    let last = damaged.len() - 6;
+    damaged[last] ^= 0xff;
+    place.write("cut.csv.gz", &packed[..packed.len() / 2]);
+    place.write("checksum.csv.gz", &damaged);
+    place.write("cut.csv.xz", [0xfd, b'7', b'z', b'X', b'Z', 0, 0, 4]);
+    place.write("cut.csv.zst", [0x28, 0xb5, 0x2f, 0xfd, 0x04, 0x58, 0x29]);
+    for command in ["trace stats", "trace check", "compare --policies fifo --trace"] {
+        for (file, what) in [
+            ("cut.csv.gz", "a gzip archive that is cut off"),
+            ("checksum.csv.gz", "a damaged gzip archive"),
+            ("cut.csv.xz", "xz archive"),
+            ("cut.csv.zst", "zstd archive"),
+        ] {
+            refused(&place, &format!("{command} {file}"), &[file, what, "fetch it again"]);
+        }
+    }
+    refused(&place, "profile import cut.csv.gz --format muri", &["cut.csv.gz", "is cut off"]);
+}
+
+#[test]
+fn an_empty_file_and_a_directory_are_refused_in_every_format() {
+    let place = Place::new("formats");
+    place.write("nothing", "");
+    place.make_folder("folder");
+    for format in trainyard_workload::import::FORMATS.iter().map(|format| format.name) {
+        let line = format!("trace stats nothing --format {format}");
+        refused(&place, &line, &["nothing", "is empty", "expected a trace"]);
+        let line = format!("trace stats folder --format {format}");
+        refused(&place, &line, &["folder", "a directory", "expected a file"]);
+    }
+    for format in ["gavel", "elasticflow --kind a100", "muri", "chronus", "synergy"] {
+        let line = format!("profile import nothing --format {format}");
+        refused(&place, &line, &["nothing", "line 1"]);
+        let line = format!("profile import folder --format {format}");
+        refused(&place, &line, &["folder", "a directory", "expected a file"]);
+    }
+}
+
+#[test]
 fn files_that_are_not_there_or_no_files_are_refused() {
     let place = Place::new("files");
     place.write("jobs.csv", "id,submit_s,gpus,duration_s\n");

@@ -47,6 +47,10 @@ impl Place {
         fs::read_to_string(self.0.join(name)).expect("a file")
     }
 
+    pub fn read_bytes(&self, name: &str) -> Vec<u8> {
+        fs::read(self.0.join(name)).expect("a file")
+    }
+
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         fs::write(self.0.join(name), content).expect("a file");
     }

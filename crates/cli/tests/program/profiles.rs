@@ -1,4 +1,4 @@
-//! `profile import`, `list` and `show`.
+//! `profile import`, `check`, `list` and `show`.
 
 use crate::place::{Place, words};
 use serde_json::Value;
@@ -68,6 +68,48 @@ fn a_profile_is_drawn_with_its_axes_and_costs() {
     assert!(generic.out.contains("speed on any"), "{}", generic.out);
 }
 
+const SYNERGY: &str = r#"{"cpu_rows": [1, 3, 9], "mem_cols_gb": [20.83, 62.5], "models": {
+ "res18_1": {"iter_time": 0.5, "batch": 512, "tput": [[0.1, 0.25], [0.1, 1], [0.1, 2.4]]}}}"#;
+
+#[test]
+fn a_table_of_hosts_is_imported_drawn_and_starves_a_job() {
+    let place = Place::new("profile-synergy");
+    place.write("synergy.json", SYNERGY);
+    let run = place.run(&words("profile import synergy.json --format synergy --out own.toml"));
+    assert_eq!((run.code, run.out.as_str()), (0, "own.toml: 1 models, 1 points, 0 pairs\n"));
+    let show = place.run(&words("profile show synergy-resnet18-b512 --profiles own.toml"));
+    for part in ["speed by host CPUs and memory", "20.8 GiB", "62.5 GiB", "2.40", "####"] {
+        assert!(show.out.contains(part), "{part}\n{}", show.out);
+    }
+    let json = place.run(&words("profile show synergy-resnet18-b512 --profiles own.toml --json"));
+    let value: Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!(value["model"]["host"][0]["parts"][0][1], 0.25);
+    let mean_jct = |cpus: u32| {
+        let heading = "id,submit_s,gpus,steps,model,cpus_per_gpu";
+        place.write("jobs.csv", format!("{heading}\na,0,1,2000,synergy-resnet18-b512,{cpus}\n"));
+        let line =
+            "sim --policy fifo --trace jobs.csv --profiles own.toml --cluster 1x8%v100 --json";
+        let sim = place.run(&words(line));
+        assert_eq!(sim.code, 0, "{}", sim.err);
+        let value: Value = serde_json::from_str(&sim.out).expect("JSON");
+        value["runs"][0]["summary"]["jct_s"]["mean"].as_f64().expect("a mean")
+    };
+    // 2,000 steps at 2 a second and 25 s to start; a quarter of the speed with one CPU, as usual with none stated.
+    assert_eq!([1, 3, 0].map(mean_jct), [4025.0, 1025.0, 1025.0]);
+}
+
+#[test]
+fn stages_are_shown_with_their_resources() {
+    let place = Place::new("profile-stages");
+    let run = place.run(&words("profile show muri-vgg16-b16"));
+    assert!(run.out.contains("time of one iteration on each resource"), "{}", run.out);
+    let row = run.out.lines().find(|line| line.contains("83ms")).expect("sixteen GPUs");
+    assert!(row.contains("68ms") && row.contains("110ms"), "{row}");
+    let json = place.run(&words("profile show muri-vgg16-b16 --json"));
+    let value: Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!(value["model"]["stages"][4]["network_s"], 0.11);
+}
+
 #[test]
 fn tables_are_told_by_their_folder_or_by_flags() {
     let place = Place::new("profile-elasticflow");
@@ -105,4 +147,90 @@ fn faults_name_file_line_and_field() {
         assert_eq!(run.code, 3, "{line}: {}", run.err);
         assert!(run.err.contains(expected), "{line}: {}", run.err);
     }
+}
+
+const PLACEMENTS: &str =
+    "placement,local_bsz,step_time,sync_time\n1,8,0.1,0.01\n1,16,0.2,0.01\n4,8,0.2,0.1\n";
+const EPOCHS: &str =
+    "progress,iteration,metric,grad_sqr,grad_var\n100,100,0.5,1,1\n200,200,0.6,1,2\n";
+
+/// A folder `traces/tiny` with the smallest training there can be.
+fn trainings(name: &str) -> Place {
+    let place = Place::new(name);
+    place.make_folder("traces");
+    place.make_folder("traces/tiny");
+    place.write("traces/tiny/placements.csv", PLACEMENTS);
+    place.write("traces/tiny/validation-16.csv", EPOCHS);
+    place.write("traces/tiny/validation-32.csv", EPOCHS);
+    place
+}
+
+#[test]
+fn a_measured_training_is_imported_shown_checked_and_simulated() {
+    let place = trainings("profile-training");
+    let run = place.run(&words("profile import traces --format pollux --out own.toml"));
+    let expected = "own.toml: 1 models, 2 points, 0 pairs, 3 times of iterations\n";
+    assert_eq!((run.code, run.out.as_str()), (0, expected), "{}", run.err);
+    let one = place.run(&words("profile import traces/tiny --format pollux"));
+    assert_eq!(one.out, place.read("own.toml"), "one application or a folder of them");
+
+    let show = place.run(&words("profile show pollux-tiny --profiles own.toml"));
+    for part in ["speed on t4", "mean of training", "training 2 epochs", "efficiency, epoch 2"] {
+        assert!(show.out.contains(part), "{part}\n{}{}", show.out, show.err);
+    }
+    let json = place.run(&words("profile show pollux-tiny --profiles own.toml --json"));
+    let value: Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!(value["model"]["training"]["work"], 200.0);
+
+    let heading = "app,placement,atomic_bsz,step_time,sync_time\n";
+    place.write("queries.csv", format!("{heading}tiny,1,12,0.15,0.01\ntiny,4,8,0.25,0.1\n"));
+    let line = "profile check queries.csv --profiles own.toml --json";
+    let check = place.run(&words(line));
+    let value: Value = serde_json::from_str(&check.out).expect("JSON");
+    let all = &value["errors"][1];
+    let close = |key: &str, part: f64| (all[key].as_f64().unwrap_or(9.0) - part).abs() < 1e-9;
+    assert!(close("mean", 0.1) && close("p95", 0.2) && close("max", 0.2), "{}", check.out);
+    // Recorded times in the profile answer the replay, and the check does without them.
+    let line = "profile import traces --format pollux --queries queries.csv --out exact.toml";
+    assert_eq!(place.run(&words(line)).code, 0);
+    assert!(place.read("exact.toml").contains("recorded = "));
+    let again = place.run(&words("profile check queries.csv --profiles exact.toml --json"));
+    assert_eq!(again.out, check.out);
+
+    place.write("jobs.csv", "id,submit_s,gpus,steps,model,batch\na,0,1,200,pollux-tiny,16\n");
+    let line = "sim --policy fifo --profiles own.toml --trace jobs.csv --cluster 1x4%t4 --semantics pollux --json";
+    let sim = place.run(&words(line));
+    assert_eq!(sim.code, 0, "{}", sim.err);
+    let value: Value = serde_json::from_str(&sim.out).expect("JSON");
+    // Decided at 0 s, 30 s to start, 100 steps of 0.2 s in each of two epochs.
+    assert_eq!(value["runs"][0]["summary"]["jct_s"]["mean"], 70.0, "{}", sim.out);
+}
+
+#[test]
+fn faults_of_measured_trainings_name_the_file() {
+    let place = trainings("profile-training-faults");
+    let import = "profile import traces --format pollux";
+    for (file, content, expected) in [
+        ("traces/tiny/placements.csv", "placement,local_bsz,step_time\n", "`sync_time` is missing"),
+        ("traces/tiny/placements.csv", "", "`heading` is missing"),
+        ("traces/tiny/validation-16.csv", "progress\n1\n", "`iteration` is missing"),
+    ] {
+        let whole = place.read(file);
+        place.write(file, content);
+        let run = place.run(&words(import));
+        assert_eq!(run.code, 3, "{}", run.out);
+        assert!(run.err.contains(file) && run.err.contains(expected), "{}", run.err);
+        place.write(file, whole);
+    }
+    let none = place.run(&words("profile import . --format pollux"));
+    assert!(none.code == 3 && none.err.contains("no measured training"), "{}", none.err);
+    let file = place.run(&words("profile import traces/tiny/placements.csv --format pollux"));
+    assert!(file.code == 3 && file.err.contains("is a file"), "{}", file.err);
+    let gone = place.run(&words("profile import trace --format pollux"));
+    assert!(gone.code == 3 && gone.err.contains("did you mean `traces`?"), "{}", gone.err);
+    place.write("q.csv", "app,placement,atomic_bsz,step_time,sync_time\nother,1,8,1,0\n");
+    let check = place.run(&words("profile check q.csv"));
+    assert!(check.code == 3 && check.err.contains("`pollux-other`"), "{}", check.err);
+    let idle = place.run(&words("profile import x.json --format gavel --queries q.csv"));
+    assert!(idle.code == 3 && idle.err.contains("--queries"), "{}", idle.err);
 }

@@ -35,6 +35,28 @@ fn a_sweep_is_the_cross_product_without_settings_of_others() {
 }
 
 #[test]
+fn a_sweep_is_written_as_parquet_where_the_build_can() {
+    let place = Place::new("sweep-parquet");
+    let line =
+        "sweep --policies fifo,las --generate jobs=20 --cluster 2x4%v100 --out runs --parquet";
+    let run = place.run(&words(line));
+    if !cfg!(feature = "parquet") {
+        assert_eq!(run.code, 2, "{}", run.out);
+        assert!(run.err.contains("--features parquet"), "{}", run.err);
+        assert!(place.files().is_empty(), "refused before anything ran");
+        return;
+    }
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(run.out.contains("results.parquet"), "{}", run.out);
+    let bytes = place.read_bytes("runs/results.parquet");
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    // The names of columns stand in the footer as they are.
+    for name in ["jct_mean_s", "cluster_line", "policy"] {
+        assert!(bytes.windows(name.len()).any(|part| part == name.as_bytes()), "{name}");
+    }
+}
+
+#[test]
 fn an_interrupted_sweep_redoes_only_what_is_missing() {
     let place = Place::new("sweep-resume");
     assert_eq!(place.run(&words(SWEEP)).code, 0);
@@ -107,7 +129,7 @@ fn several_seeds_give_intervals_and_say_who_is_alike() {
     assert_eq!(run.code, 0, "{}", run.err);
     assert!(run.out.contains("seeds 1, 2, 3") && run.out.contains(" ±"), "{}", run.out);
     assert!(run.out.contains("fifo and fifo:fill=strict"), "{}", run.out);
-    assert!(place.files().is_empty(), "no page unless asked for");
+    assert_eq!(place.files(), ["trainyard-report.html"], "a page, as of every comparison");
     let run = place.run(&words(&format!("{line} --json")));
     let value: Value = serde_json::from_str(&run.out).expect("JSON");
     assert_eq!((&value["schema_version"], &value["kind"]), (&1.into(), &"replicas".into()));
@@ -117,6 +139,12 @@ fn several_seeds_give_intervals_and_say_who_is_alike() {
     let pairs = value["pairs"].as_array().expect("pairs");
     assert_eq!(pairs.len(), 3);
     assert_eq!(pairs[0]["measures"]["jct_mean_s"]["told_apart"], false);
+    let parts = place.run(&words(&format!("{line} --by size --json --report none")));
+    assert_eq!(parts.code, 0, "{}", parts.err);
+    let json: Value = serde_json::from_str(&parts.out).expect("JSON");
+    assert_eq!(json["groups"]["by"], "size");
+    let first = &json["groups"]["parts"][0]["policies"][0]["measures"]["jct_mean_s"];
+    assert_eq!(first["values"].as_array().map(Vec::len), Some(3), "{first}");
     let range = place.run(&words(&format!("{} --json", line.replace("--seeds 3", "--seeds 1..3"))));
     assert_eq!(range.out, run.out, "a count is a range from the first seed");
     let csv = place.run(&words(&format!("{line} --csv")));
@@ -161,7 +189,9 @@ fn published_results_are_listed_and_met() {
         return;
     }
     let data = shared.display().to_string();
-    for name in ["tiresias-60", "tiresias-contended", "tiresias-muri-trace1"] {
+    let pollux = ["pollux-tiresias", "pollux-tiresias-interpolated"];
+    let exact = ["tiresias-60", "tiresias-contended", "tiresias-muri-trace1"];
+    for name in exact.into_iter().chain(pollux) {
         let run = place.run(&["reproduce", name, "--data", &data]);
         assert_eq!(run.code, 0, "{name}: {}\n{}", run.err, run.out);
         assert!(run.out.contains("ours, native") && !run.out.contains("OUTSIDE"), "{}", run.out);

@@ -285,7 +285,7 @@ fn merged(mut kept: Tenants, declared: Tenants) -> Tenants {
                 kept.set_weight(id, tenant.weight);
             }
             None => {
-                kept.add(trainyard_types::Tenant { parent, ..tenant.clone() });
+                kept.insert(trainyard_types::Tenant { parent, ..tenant.clone() });
             }
         }
     }

@@ -81,6 +81,16 @@ impl<'a> Node<'a> {
         serde_json::from_str(self.raw).map_err(|_| self.wrong(expected))
     }
 
+    /// Numbers in a list.
+    pub fn numbers(&self, expected: &str) -> Result<Vec<f64>, InputError> {
+        serde_json::from_str(self.raw).map_err(|_| self.wrong(expected))
+    }
+
+    /// Lists of numbers in a list.
+    pub fn rows_of_numbers(&self, expected: &str) -> Result<Vec<Vec<f64>>, InputError> {
+        serde_json::from_str(self.raw).map_err(|_| self.wrong(expected))
+    }
+
     /// Two numbers in a list.
     pub fn two_numbers(&self, expected: &str) -> Result<[f64; 2], InputError> {
         serde_json::from_str(self.raw).map_err(|_| self.wrong(expected))

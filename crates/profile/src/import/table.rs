@@ -4,13 +4,13 @@ use crate::InputError;
 use csv::StringRecord;
 
 /// The names of the columns, and every row with its line.
-pub(super) struct Table {
+pub(crate) struct Table {
     pub heading: Vec<String>,
     pub rows: Vec<(u64, StringRecord)>,
 }
 
 /// Reads the text; every row has as many columns as the heading.
-pub(super) fn read(text: &str) -> Result<Table, InputError> {
+pub(crate) fn read(text: &str) -> Result<Table, InputError> {
     let text = text.trim_start_matches('\u{feff}');
     let mut reader = csv::ReaderBuilder::new()
         .has_headers(false)

@@ -1,11 +1,13 @@
 //! The pictures of the page.
 
-use crate::chart::{Area, Caption, Line, Scale, area, distributions, escape, swatch};
+use super::Detail;
+use crate::chart::{Area, Caption, Line, Scale, area, distributions, escape, gantt, swatch};
 use crate::comparison::{Comparison, Run};
 use crate::curve::Curves;
 use crate::metrics::{Spread, Summary};
 use crate::units::{Unit, span_text};
 use std::fmt::Write;
+use trainyard_types::Time;
 
 /// How completion and waiting times are distributed.
 pub(super) fn distributions_of(comparison: &Comparison) -> String {
@@ -114,6 +116,23 @@ pub(super) fn over_time(comparison: &Comparison) -> String {
         );
     }
     html + "</div></section>\n"
+}
+
+/// Who held which GPU, one large picture for each run; the page itself has one that moves instead.
+pub(super) fn gantts(comparison: &Comparison, detail: &Detail<'_>) -> String {
+    let jobs = &detail.workload.jobs;
+    let from = jobs.first().map_or(Time::ZERO, |one| one.job.submitted);
+    let until = detail.runs.iter().map(|run| run.outcome.ended).max().unwrap_or(from);
+    let mut html = String::new();
+    for (index, (run, one)) in comparison.runs.iter().zip(&detail.runs).enumerate() {
+        let (id, title) =
+            (format!("gantt{index}"), format!("Who held which GPU under {}", run.policy));
+        let description =
+            format!("{} GPUs; bars are jobs, in sixteen colours in turn.", detail.cluster.gpus());
+        let caption = Caption { id: &id, title: &title, description: &description };
+        html.push_str(&gantt(&caption, detail.cluster, one.timeline, (from, until)));
+    }
+    html
 }
 
 fn small(run: &Run, (id, title): (&str, &str), of: Area<'_>) -> String {

@@ -193,12 +193,29 @@ pub(crate) fn decode<T: serde::de::DeserializeOwned>(
     (line, piece): (u64, &[u8]),
     expected: &str,
 ) -> Result<T, InputError> {
-    serde_json::from_slice(piece).map_err(|error| {
-        let at = line + (error.line() as u64).saturating_sub(1);
-        let text = String::from_utf8_lossy(&piece[..piece.len().min(200)]);
-        InputError::wrong(at, "", text.trim(), format!("{expected} ({error})"))
-    })
+    serde_json::from_slice(piece).map_err(|error| json_fault((line, piece), &error, expected))
 }
+
+/// The fault of a JSON text that begins in a line: where it is wrong, what stands there, and why.
+pub(crate) fn json_fault(
+    (line, text): (u64, &[u8]),
+    error: &serde_json::Error,
+    expected: &str,
+) -> InputError {
+    let (row, column) = (error.line().max(1), error.column());
+    let here = text.split(|byte| *byte == b'\n').nth(row - 1).unwrap_or(text);
+    // What leads to the place names the key; a value that is wrong as a whole shows its beginning.
+    let end = if column == 0 { AROUND } else { column }.min(here.len());
+    let begin = end.saturating_sub(AROUND);
+    let shown = String::from_utf8_lossy(&here[begin..end]);
+    let reason = error.to_string();
+    let reason = reason.split(" at line ").next().unwrap_or_default();
+    let expected = format!("{expected}, but JSON fails in column {column} ({reason})");
+    InputError::wrong(line + row as u64 - 1, "", shown.trim(), expected)
+}
+
+/// How much of a JSON text is shown before its fault; what is longer is cut by whoever shows it.
+const AROUND: usize = 50;
 
 #[cfg(test)]
 mod tests {
@@ -223,6 +240,17 @@ mod tests {
         assert_eq!(found, ["1:{\"a\":\"]}\\\"\"}", "3:[1,2]", "3:3", "3:\"x\""]);
         let found = all("{\"meta\":{\"jobs\":[9]},\"jobs\":[{},1]}", Some("jobs")).unwrap();
         assert_eq!(found, ["1:{}", "1:1"]);
+    }
+
+    #[test]
+    fn a_fault_shows_what_leads_to_it() {
+        let text = b"{\"a\":1,\n\"count\": nan}";
+        let fault = decode::<serde_json::Value>((7, text), "a job").unwrap_err().to_string();
+        assert!(
+            fault.starts_with("line 8: `\"count\": na` is not valid: expected a job"),
+            "{fault}"
+        );
+        assert!(fault.contains("column") && !fault.contains("line 2"), "{fault}");
     }
 
     #[test]

@@ -5,12 +5,13 @@
 //! data, steps, arrival, GPUs. Shockwave has twelve: Gavel's with the batch-size mode (`static`, `accordion`, `gns`)
 //! before the weight and the duration in seconds before the arrival.
 //! Work is the steps at the speeds that Gavel measured (`data/gavel_rates.csv`, K80, P100, V100, packed), so that the
-//! reference is a V100 unless a cluster is given. A job type without measured speeds is dropped, in Shockwave it
-//! keeps its duration. A service-level factor becomes a deadline: arrival and factor times the length on a V100.
-//! Ids are the numbers of the lines from 0. Modes are counted in the report; that batch sizes grow while a job runs is
-//! deliberately absent.
+//! reference is a V100 unless a cluster is given. A job type without measured speeds is dropped.
+//! In Shockwave speeds are its own and batches change on the way (`shockwave.rs`); where its tables do not agree with a
+//! line, the duration of the line is used. A service-level factor becomes a deadline: arrival and factor times the
+//! length on a V100, without what larger batches gain. Ids are the numbers of the lines from 0.
 
 use super::Skip;
+use super::shockwave::{Rates, Stated};
 use super::sink::{Draft, Sink};
 use super::table::{SECONDS_MAX, is_unknown, whole_gpus};
 use crate::ReadError;
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::ops::RangeInclusive;
 use trainyard_profile::{InputError, ModelProfile, Point};
-use trainyard_types::{ModelId, Time, Work};
+use trainyard_types::{BatchMode, ModelId, Time, Work};
 
 const RATES: &str = include_str!("../../data/gavel_rates.csv");
 const KINDS: [&str; 3] = ["k80", "p100", "v100"];
@@ -74,10 +75,11 @@ fn read_lines(reader: &mut dyn BufRead, sink: &mut Sink, forms: &[&Form]) -> Res
     let (mut text, mut line) = (String::new(), 0);
     loop {
         text.clear();
-        if reader.read_line(&mut text)? == 0 {
+        line += 1;
+        let count = reader.read_line(&mut text);
+        if count.map_err(|error| ReadError::in_line(line, error))? == 0 {
             return Ok(());
         }
-        line += 1;
         if text.trim().is_empty() {
             continue;
         }
@@ -128,17 +130,18 @@ impl Line<'_> {
         let arrival = arrival.ok_or_else(|| Skip::missing("arrival"))?;
         let duration = self.number((form.duration, "duration"), 0.0..=SECONDS_MAX)?;
         let mut draft = Draft::new((self.line - 1).to_string(), arrival, (gpus, steps))?;
-        let seconds = match models.find(self.fields[0], gpus, sink) {
-            Some((model, rate)) => {
+        let seconds = match form.mode {
+            NONE => {
+                let (model, rate) = models
+                    .find(self.fields[0], gpus, sink)
+                    .ok_or_else(|| Skip::because("the speed of its job type is not known"))?;
                 draft.job.model = model;
                 steps / rate
             }
-            None => {
-                let unknown = || Skip::because("the speed of its job type is not known");
-                let seconds = duration.ok_or_else(unknown)?;
-                sink.note_missing(self.line, "the speed of its job type; its duration is used");
-                draft.work = Work(seconds);
-                seconds
+            _ => {
+                let duration = duration.ok_or_else(|| Skip::missing("duration"))?;
+                self.adapt(&mut draft, (steps, duration), (sink, models))?;
+                duration
             }
         };
         if let Some(weight) = self.number((form.weight, "priority_weight"), 0.0..=1e9)? {
@@ -149,10 +152,39 @@ impl Line<'_> {
             let deadline = (arrival + factor * seconds).min(SECONDS_MAX);
             draft.job.worth = vec![(Time::from_secs_f64(deadline), 1.0)];
         }
-        if let Some(mode) = self.fields.get(form.mode) {
-            sink.note_end(self.line, &format!("mode {mode}"));
-        }
         Ok(draft)
+    }
+
+    /// The model of a line of Shockwave, its mode and its batches on the way.
+    fn adapt(
+        &self,
+        draft: &mut Draft<'static>,
+        (steps, duration): (f64, f64),
+        (sink, models): (&mut Sink, &mut Models),
+    ) -> Result<(), Skip> {
+        if duration < 1e-6 {
+            return Err(Skip::because("it ran for no time"));
+        }
+        let text = self.fields[self.form.mode];
+        let mode = BatchMode::named(text).ok_or_else(|| {
+            let names = BatchMode::ALL.iter().map(|mode| mode.name());
+            InputError::unknown(self.line, "mode", text, names)
+        })?;
+        let (job_type, gpus) = (self.fields[0], draft.job.want.gpus);
+        let stated = Stated { job_type, gpus, steps, duration, mode };
+        let rates = models.shockwave.get_or_insert_with(Rates::new);
+        match rates.bind(&stated, sink) {
+            Some((model, batches)) => {
+                (draft.job.model, draft.batches) = (model, batches);
+            }
+            None => {
+                sink.note_missing(self.line, "the speed of its job type; its duration is used");
+                draft.work = Work(duration);
+            }
+        }
+        draft.job.batch_mode = mode;
+        sink.note_end(self.line, &format!("mode {mode}", mode = mode.name()));
+        Ok(())
     }
 }
 
@@ -163,6 +195,7 @@ type Measured = (ModelId, Vec<(u32, f64)>);
 #[derive(Default)]
 struct Models {
     found: BTreeMap<String, Option<Measured>>,
+    shockwave: Option<Rates>,
 }
 
 impl Models {

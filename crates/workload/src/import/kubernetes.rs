@@ -40,13 +40,15 @@ fn draft(line: u64, item: &Value, sink: &mut Sink) -> Result<Draft<'static>, Ski
         Some(sets) => {
             let mut gpus = 0.0;
             for set in sets {
-                gpus += pods(line, &set["count"])? * pod_gpus(line, &set["template"]["spec"])?;
+                gpus += pods(line, ("count", &set["count"]))?
+                    * pod_gpus(line, &set["template"]["spec"])?;
             }
             gpus
         }
         None => {
             let spec = &item["spec"];
-            pods(line, &spec["parallelism"])? * pod_gpus(line, &spec["template"]["spec"])?
+            pods(line, ("parallelism", &spec["parallelism"]))?
+                * pod_gpus(line, &spec["template"]["spec"])?
         }
     };
     if gpus == 0.0 {
@@ -100,10 +102,10 @@ fn ran(line: u64, item: &Value) -> Result<Ran, InputError> {
     Ok((start, turned("Failed")?, "Failed"))
 }
 
-fn pods(line: u64, count: &Value) -> Result<f64, InputError> {
+fn pods(line: u64, (field, count): (&str, &Value)) -> Result<f64, InputError> {
     match count {
         Value::Null => Ok(1.0),
-        other => amount(line, "count", other),
+        other => amount(line, field, other),
     }
 }
 

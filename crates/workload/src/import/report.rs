@@ -5,7 +5,7 @@ use crate::check::Problem;
 use crate::reference::Reference;
 use serde::Serialize;
 use std::fmt::Write;
-use trainyard_types::{Cluster, ModelId};
+use trainyard_types::{Cluster, GpuType, ModelId};
 
 /// How often something was met, and where first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -66,17 +66,24 @@ impl Quantiles {
     }
 }
 
-/// What jobs that accept only one type of GPU ask of it.
+/// What is asked of one type of GPU.
+///
+/// A job that accepts several types burdens each of them alike: its work is divided so that all are busy with it for
+/// the same time, with each type at the speed that its model has there.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TypeLoad {
     /// The type.
     pub kind: String,
     /// How many GPUs of it there are.
     pub gpus: u32,
-    /// Jobs that accept nothing else.
+    /// Jobs that accept it.
     pub jobs: u64,
     /// The part of these GPUs that they need on the average; `None` when all jobs come at once.
     pub load: Option<f64>,
+    /// Those of them that accept nothing else.
+    pub only_jobs: u64,
+    /// Their part of the load.
+    pub only_load: Option<f64>,
 }
 
 /// What became of the rows, and what the jobs look like.
@@ -108,7 +115,7 @@ pub struct ImportReport {
     pub gpu_hours: f64,
     /// The part of the cluster that is asked for; `None` without a cluster, or when all jobs come at once.
     pub offered_load: Option<f64>,
-    /// The same for types that jobs insist on; empty without a cluster.
+    /// The same for each type of GPU; empty without a cluster.
     pub load_by_type: Vec<TypeLoad>,
     /// Jobs that can never run on the cluster.
     pub never_fit: u64,
@@ -190,9 +197,16 @@ impl ImportReport {
             line("offered load", format!("{load:.3} of the cluster"));
         }
         for kind in self.load_by_type.iter().filter(|kind| kind.jobs > 0) {
-            let load = kind.load.map_or("all at once".to_owned(), |load| format!("{load:.3}"));
-            let text = format!("{load} of {} GPUs by {} jobs", kind.gpus, kind.jobs);
-            line("  only", format!("{} {text}", kind.kind));
+            let shown = |load: Option<f64>| {
+                load.map_or("all at once".to_owned(), |load| format!("{load:.3}"))
+            };
+            let TypeLoad { kind, gpus, jobs, load, only_jobs, only_load } = kind;
+            let mut text = format!("{kind} {} of {gpus} GPUs by {jobs} jobs", shown(*load));
+            if *only_jobs > 0 {
+                let load = shown(*only_load);
+                text += &format!(", {load} by {only_jobs} that accept nothing else");
+            }
+            line("  of", text);
         }
         if let Some(first) = &self.never_fit_first {
             line("never fit", format!("{} jobs; {first}", self.never_fit));
@@ -226,26 +240,36 @@ fn quantiles_text(of: &Quantiles) -> String {
 fn loads(workload: &Workload, cluster: &Cluster) -> Vec<TypeLoad> {
     let reference = Reference::new(&workload.catalog, cluster);
     let span = workload.span().as_secs_f64();
-    let mut sums = vec![(0u64, 0.0f64); cluster.kinds.len()];
+    let kinds = || (0..cluster.kinds.len()).map(|index| GpuType(index as u8));
+    let mut loads: Vec<TypeLoad> = kinds()
+        .map(|kind| {
+            let nodes = cluster.nodes.iter().filter(|node| node.kind == kind);
+            TypeLoad {
+                kind: cluster.kinds[kind.index()].name.clone(),
+                gpus: nodes.map(|node| u32::from(node.gpus)).sum(),
+                jobs: 0,
+                load: Some(0.0),
+                only_jobs: 0,
+                only_load: Some(0.0),
+            }
+        })
+        .collect();
     for one in &workload.jobs {
-        let want = &one.job.want;
-        if let [kind] = want.kinds[..]
-            && let Some((jobs, seconds)) = sums.get_mut(kind.index())
-        {
-            let gpus = f64::from(want.gpus) * f64::from(want.permille) / 1000.0;
-            *jobs += 1;
-            *seconds += gpus * reference.seconds_for(&one.job, one.work);
+        let job = &one.job;
+        let busy = reference.demand_of_accepted(job, reference.seconds_for(one, one.work)) / span;
+        let add = |load: &mut Option<f64>| {
+            *load = load.map(|load| load + busy).filter(|load| load.is_finite());
+        };
+        let is_only = job.want.kinds.len() == 1;
+        for kind in kinds().filter(|kind| reference.takes(&job.want, *kind)) {
+            let there = &mut loads[kind.index()];
+            there.jobs += 1;
+            add(&mut there.load);
+            if is_only {
+                there.only_jobs += 1;
+                add(&mut there.only_load);
+            }
         }
     }
-    let gpus_of = |index: usize| -> u32 {
-        let nodes = cluster.nodes.iter().filter(|node| node.kind.index() == index);
-        nodes.map(|node| u32::from(node.gpus)).sum()
-    };
-    let load = |(index, (jobs, seconds)): (usize, (u64, f64))| {
-        let gpus = gpus_of(index);
-        let load = seconds / (f64::from(gpus) * span);
-        let kind = cluster.kinds[index].name.clone();
-        TypeLoad { kind, gpus, jobs, load: Some(load).filter(|load| load.is_finite()) }
-    };
-    sums.into_iter().enumerate().map(load).collect()
+    loads
 }

@@ -4,8 +4,8 @@ use super::report::{Count, ImportReport};
 use super::{ImportContext, Imported, moment};
 use crate::cluster::{default_kind, kind_name};
 use crate::intake::Intake;
-use crate::{ReadError, TraceJob, Workload};
-use rustc_hash::FxHashMap;
+use crate::tenant_ids::TenantIds;
+use crate::{BatchPhase, ReadError, TraceJob, Workload};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -44,6 +44,8 @@ pub(crate) struct Draft<'a> {
     pub job: Job,
     /// Its work.
     pub work: Work,
+    /// Its batches on the way.
+    pub batches: Box<[BatchPhase]>,
 }
 
 impl<'a> Draft<'a> {
@@ -60,7 +62,7 @@ impl<'a> Draft<'a> {
             want: Want::gpus(gpus),
             ..Job::simple(JobId(0), Time::from_secs_f64(submitted), gpus)
         };
-        let draft = Draft { id: id.into(), job, work: Work(seconds) };
+        let draft = Draft { id: id.into(), job, work: Work(seconds), batches: Box::default() };
         if seconds < 0.0 {
             return Err(Skip::because("it ends before it starts"));
         }
@@ -81,7 +83,7 @@ pub(crate) struct Sink {
     cluster: Cluster,
     /// Whether a cluster was given, so that no type of GPU is added.
     is_closed: bool,
-    tenants: FxHashMap<String, TenantId>,
+    tenants: TenantIds,
     whole: Option<(Workload, Cluster)>,
     pub report: ImportReport,
     /// Whether times are seconds since 1970, to be counted from the first submission.
@@ -91,8 +93,7 @@ pub(crate) struct Sink {
 impl Sink {
     pub fn new(format: &'static str, context: ImportContext<'_>) -> Sink {
         let open = || Cluster { pools: vec!["default".to_owned()], ..Cluster::default() };
-        let tenants =
-            context.tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
+        let tenants = TenantIds::of(&context.tenants);
         let workload = Workload {
             catalog: context.catalog,
             tenants: context.tenants,
@@ -117,7 +118,8 @@ impl Sink {
             Ok(mut draft) => {
                 // Work of the generic model is what a whole GPU does in a second.
                 draft.work.0 *= f64::from(draft.job.want.permille) / 1000.0;
-                let job = TraceJob { job: Arc::new(draft.job), work: draft.work, fails_at: None };
+                let job =
+                    TraceJob { batches: draft.batches, ..TraceJob::new(draft.job, draft.work) };
                 // `|` separates names in lists of our own format.
                 let id = match draft.id.contains('|') {
                     true => Cow::Owned(draft.id.replace('|', "/")),
@@ -155,12 +157,7 @@ impl Sink {
 
     /// The tenant of that name, added if it is new.
     pub fn tenant(&mut self, name: &str) -> TenantId {
-        if let Some(id) = self.tenants.get(name) {
-            return *id;
-        }
-        let id = self.workload.tenants.intern(name);
-        self.tenants.insert(name.to_owned(), id);
-        id
+        self.tenants.intern(&mut self.workload.tenants, name)
     }
 
     /// The types of GPU of these names: those of the cluster if one was given, or else new ones.

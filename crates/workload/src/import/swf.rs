@@ -51,10 +51,11 @@ pub(crate) fn read(reader: &mut dyn BufRead, sink: &mut Sink) -> Result<(), Read
     sink.report.time_zone = "none: seconds from the start of the log".to_owned();
     loop {
         text.clear();
-        if reader.read_line(&mut text)? == 0 {
+        line += 1;
+        let count = reader.read_line(&mut text);
+        if count.map_err(|error| ReadError::in_line(line, error))? == 0 {
             return Ok(());
         }
-        line += 1;
         let row = text.trim();
         if let Some(remark) = row.strip_prefix(';') {
             note_remark(remark.trim(), sink);

@@ -1,6 +1,6 @@
 //! `trainyard profile show`: one model, drawn.
 
-use super::{kinds, memory};
+use super::{axes, kinds, memory, training};
 use crate::args::ShowArgs;
 use crate::failure::Failure;
 use crate::given::load_catalog;
@@ -36,6 +36,10 @@ pub fn show(args: &ShowArgs, output: &Output) -> Result<(), Failure> {
     let heading = ["type", "GPUs", "nodes", "steps/s", "of linear", "how"];
     let rows: Vec<Vec<String>> = kinds(model).iter().flat_map(|kind| rows(model, kind)).collect();
     output.print(&format!("\n{}", listing(&heading, &rows, output.ink, output.width)))?;
+    if let Some(training) = &model.training {
+        output.print(&training::text(training, output.ink, output.width))?;
+    }
+    axes::show(model, output)?;
     pairs(model, output)
 }
 
@@ -68,6 +72,10 @@ pub fn json(model: &ModelProfile) -> Value {
         "start": cost_json(&model.start),
         "points": points,
         "pairs": pairs,
+        "training": model.training.as_deref().map(training::json),
+        "host": model.host.iter().map(axes::host_json).collect::<Vec<Value>>(),
+        "stages": model.stages.iter().map(axes::stage_json).collect::<Vec<Value>>(),
+        "batches": model.batches.as_ref().map(axes::batches_json),
     })
 }
 
@@ -152,13 +160,15 @@ fn rows(model: &ModelProfile, kind: &str) -> Vec<Vec<String>> {
         let (gpus, nodes) = (gpus.to_string(), nodes.to_string());
         vec![kind.to_owned(), gpus, nodes, number(rate), linear, how.to_owned()]
     };
+    // The points of a training are its means at the best batch, each from measured iterations.
+    let how = if model.training.is_some() { "mean of training" } else { "measured" };
     let mut rows = Vec::new();
     for (gpus, (rate, nodes)) in sizes.iter().zip(packed) {
         if measured.contains(gpus) {
             let mut here: Vec<&&Point> =
                 on_kind.iter().filter(|point| point.gpus == *gpus).collect();
             here.sort_by_key(|point| point.nodes);
-            rows.extend(here.iter().map(|point| row(*gpus, point.nodes, point.rate, "measured")));
+            rows.extend(here.iter().map(|point| row(*gpus, point.nodes, point.rate, how)));
         } else if Some(*gpus) < least || Some(*gpus) > largest {
             rows.push(row(*gpus, nodes, rate, "extrapolated"));
         } else {

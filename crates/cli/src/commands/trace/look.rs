@@ -9,6 +9,7 @@ use serde_json::json;
 use std::path::Path;
 use trainyard_profile::{Catalog, InputError};
 use trainyard_report::SCHEMA_VERSION;
+use trainyard_workload::Workload;
 use trainyard_workload::import::{ImportContext, ImportReport, Imported};
 use trainyard_workload::reshape::with_models_of;
 
@@ -95,7 +96,8 @@ pub fn put(
     write: impl FnOnce(&Imported, &Output) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let Imported { workload, cluster, report } = &mut read.imported;
-    let (plain, changed) = with_models_of(workload, cluster, &read.known);
+    let given = std::mem::replace(workload, Workload::empty(""));
+    let (plain, changed) = with_models_of(given, cluster, &read.known);
     *workload = plain;
     if changed > 0 {
         report.notes.push(format!(

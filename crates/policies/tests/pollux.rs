@@ -1,0 +1,148 @@
+//! Pollux' own simulator (OSDI 2021), met job by job: Tiresias on the published workloads and measured trainings.
+//!
+//! The authors' tables and results are not part of the program; without them every test here says that it was
+//! skipped.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use trainyard_framework::RawSettings;
+use trainyard_policies::compose::{Choice, Selection};
+use trainyard_profile::import::pollux::{self, Authors};
+use trainyard_profile::training::TimePoint;
+use trainyard_profile::{Catalog, ModelProfile};
+use trainyard_sim::{Quiet, Semantics, simulate};
+use trainyard_types::{Cluster, Tenants};
+use trainyard_workload::Workload;
+use trainyard_workload::import::{Format, ImportContext, import};
+
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
+const TABLES: &str = "data/pollux/traces";
+const QUERIES: &str = "golden/pollux/throughput_queries.csv";
+const RESULTS: &str = "golden/pollux/results-jobload_tiresias-1.0.json";
+
+/// A path below the shared folder, or nothing and a line that says so.
+fn shared(path: &str) -> Option<PathBuf> {
+    let full = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
+    if full.exists() {
+        return Some(full);
+    }
+    say!("skipped: {} is absent", full.display());
+    None
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The files of a folder in order of name.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder that exists");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().expect("a name").to_string_lossy().into_owned()
+}
+
+fn training(folder: &Path, recorded: Vec<TimePoint>) -> ModelProfile {
+    let tables: Vec<(String, String)> =
+        entries(folder).iter().map(|path| (name(path), text(path))).collect();
+    let texts = tables.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    pollux::read(Authors::Pollux, &name(folder), texts, recorded).expect("a training")
+}
+
+/// The catalog with all measured trainings, and with what the authors' interpolation answered if it is given.
+fn catalog(tables: &Path, queries: Option<&Path>) -> Catalog {
+    let mut recorded = queries.map_or_else(BTreeMap::new, |path| {
+        pollux::queries(&text(path)).expect("a table of queries")
+    });
+    let mut catalog = Catalog::default();
+    for folder in entries(tables) {
+        let points = recorded.remove(&name(&folder)).unwrap_or_default();
+        catalog.add(training(&folder, points));
+    }
+    catalog
+}
+
+fn workload(path: &Path, cluster: &Cluster, catalog: Catalog) -> Workload {
+    let tenants = Tenants::default();
+    let context = ImportContext { name: name(path), cluster: Some(cluster), catalog, tenants };
+    let format = Format::named("pollux").expect("a known format");
+    let file = std::fs::File::open(path).expect("a file that exists opens");
+    let imported = import(format, std::io::BufReader::new(file), context).expect("a workload");
+    assert_eq!(imported.report.dropped_rows(), 0, "{}", path.display());
+    imported.workload
+}
+
+/// The completion time of every job in seconds, under the authors' Tiresias: two queues, the second from 16 GPU-hours
+/// on, and the node with most free GPUs first.
+fn tiresias(path: &Path, catalog: Catalog) -> BTreeMap<String, f64> {
+    let cluster = Cluster::uniform(16, 4, "t4");
+    let workload = workload(path, &cluster, catalog);
+    let settings = RawSettings::parse(["thresholds=[16h]"]).expect("valid settings");
+    let plain = |name: &str| Choice { name: name.to_owned(), settings: RawSettings::default() };
+    let mut selection = Selection {
+        policy: Choice { settings, ..plain("tiresias") },
+        place: Some(plain("spread")),
+        ..Selection::default()
+    };
+    selection.wish(Semantics::Pollux.wishes().iter().copied());
+    let pipeline = selection.build().expect("a pipeline");
+    let options = Semantics::Pollux.options();
+    let outcome = simulate(&workload, &Arc::new(cluster), pipeline, &options, &mut Quiet);
+    assert_eq!(outcome.stats.faults, 0, "{:?}", outcome.stats.fault_samples);
+    let row = |one: &trainyard_sim::JobOutcome| {
+        let submitted = workload.jobs[one.job.index()].job.submitted;
+        (workload.label(one.job), one.ended.since(submitted).as_secs_f64())
+    };
+    outcome.jobs.iter().map(row).collect()
+}
+
+type Published = BTreeMap<String, BTreeMap<String, f64>>;
+
+/// The published completion times by workload and job.
+fn published(path: &Path) -> Published {
+    let results: serde_json::Value = serde_json::from_str(&text(path)).expect("JSON");
+    serde_json::from_value(results["jcts"].clone()).expect("seconds by workload and job")
+}
+
+#[test]
+fn with_the_recorded_times_every_job_ends_in_the_published_second() {
+    let Some(results) = shared(RESULTS) else { return };
+    let (tables, queries) = (shared(TABLES).expect("tables"), shared(QUERIES).expect("queries"));
+    let published = published(&results);
+    assert!(published.len() >= 3);
+    for (name, jobs) in &published {
+        let path = shared(&format!("data/pollux/workloads/{name}.csv")).expect("a workload");
+        let ours = tiresias(&path, catalog(&tables, Some(&queries)));
+        assert_eq!(ours.len(), jobs.len());
+        for (job, seconds) in jobs {
+            // A finish that falls back onto a decision is a microsecond late.
+            assert!((ours[job] - seconds).abs() < 1e-5, "{name} {job}: {} {seconds}", ours[job]);
+        }
+    }
+}
+
+#[test]
+fn with_our_interpolation_the_mean_is_within_two_percent() {
+    let Some(results) = shared(RESULTS) else { return };
+    let tables = shared(TABLES).expect("tables");
+    for (name, jobs) in &published(&results) {
+        let path = shared(&format!("data/pollux/workloads/{name}.csv")).expect("a workload");
+        let ours = tiresias(&path, catalog(&tables, None));
+        let mean = |jobs: &BTreeMap<String, f64>| jobs.values().sum::<f64>() / jobs.len() as f64;
+        let ratio = mean(&ours) / mean(jobs);
+        let equal = jobs.iter().filter(|(job, seconds)| (ours[*job] - **seconds).abs() < 1e-5);
+        say!("{name}: ratio of means {ratio:.6}, {} of {} jobs equal", equal.count(), jobs.len());
+        assert!((ratio - 1.0).abs() < 0.02, "{name}: {ratio}");
+    }
+}

@@ -1,0 +1,188 @@
+//! A measured training: how long an iteration takes where, and how much each iteration is worth.
+//!
+//! Progress is counted in iterations at the first batch size. An iteration at a larger batch is worth more than
+//! one of them, by the gain that follows from the measured gradient noise (Pollux, OSDI 2021, section 3.1), and that
+//! gain changes from epoch to epoch. So a job's rate is `gain / time of an iteration`, constant within an epoch.
+//!
+//! - [`StepTimes`]: the time of an iteration by placement and local batch, interpolated.
+//! - [`Epochs`]: where epochs end, and the gradient noise, the metric and the iterations in each.
+//! - [`Training`]: both, with the limits of the batch, and the [`Pace`] that follows.
+//!
+//! Deliberately absent: the choice of a batch size by a policy, and models fitted to a few observations.
+
+mod epochs;
+mod text;
+mod times;
+
+pub use epochs::{EXPECTED, EpochRow, Epochs};
+pub(crate) use text::{BATCH_MAX, columns, epoch_row, step_time, whole};
+pub use times::{Place, StepTime, StepTimes, TimePoint};
+
+use trainyard_types::{Rate, Work};
+
+/// A measured training.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Training {
+    /// Times of an iteration.
+    pub times: StepTimes,
+    /// What each epoch is worth.
+    pub epochs: Epochs,
+    /// The limits of the batch on each type of [`StepTimes::kinds`].
+    pub limits: Vec<BatchLimits>,
+    /// Every rate is divided by this: what a testbed takes longer than the sum of its iterations.
+    pub slowdown: f64,
+}
+
+/// The limits of the batch.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// The batch size in whose iterations progress is counted.
+    pub first: u32,
+    /// The largest batch over all GPUs.
+    pub most: u32,
+    /// The smallest batch on one GPU.
+    pub local_least: u32,
+    /// The largest batch that one GPU holds at once; more is accumulated over several passes.
+    pub local_most: u32,
+}
+
+/// How a batch is cut: samples on one GPU at once, and passes that are accumulated before the last one.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct BatchSplit {
+    /// Samples on one GPU at once.
+    pub local: u32,
+    /// Passes before the one that exchanges gradients.
+    pub accumulated: u32,
+    /// Samples over all GPUs and passes; rounding may make it larger than what was asked for.
+    pub batch: u32,
+}
+
+/// A rate, and the work done at which it changes.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Pace {
+    /// Steps per second.
+    pub rate: Rate,
+    /// It holds until so much is done; to the end if there is nothing.
+    pub until: Option<Work>,
+}
+
+/// Where a job trains: the type, the time factor for a type that only stands in for it, and GPUs by node.
+#[derive(Copy, Clone, Debug)]
+pub struct Site<'a> {
+    /// The measured type, by its number in [`StepTimes::kinds`].
+    pub kind: usize,
+    /// Times are multiplied by this.
+    pub factor: f64,
+    /// GPUs on each node.
+    pub shape: &'a [u16],
+}
+
+impl BatchLimits {
+    /// Cuts a batch over GPUs, as few passes as memory allows.
+    ///
+    /// A single GPU that trains beyond the first batch size accumulates at least once: the noise of the gradient is
+    /// measured between passes or between GPUs (Pollux's simulator does the same).
+    pub fn split(&self, batch: u32, gpus: u32) -> BatchSplit {
+        let gpus = gpus.max(1);
+        let whole = batch.clamp(1, self.most.max(1)).div_ceil(gpus);
+        let mut accumulated = whole.div_ceil(self.local_most.max(1)).max(1) - 1;
+        if gpus == 1 && batch > self.first {
+            accumulated = accumulated.max(1);
+        }
+        let parts = gpus.saturating_mul(accumulated + 1);
+        let local = whole.div_ceil(accumulated + 1).min(self.most / parts).max(1);
+        BatchSplit { local, accumulated, batch: local.saturating_mul(parts) }
+    }
+}
+
+impl Training {
+    /// The work of the whole training, in iterations at the first batch size.
+    pub fn work(&self) -> Work {
+        Work(self.epochs.end())
+    }
+
+    /// The time of one iteration in seconds, accumulated passes included; `None` without a GPU.
+    pub fn iteration(&self, site: Site<'_>, split: BatchSplit) -> Option<f64> {
+        let StepTime { step, sync } = self.times.at(site.kind, site.shape, split.local)?;
+        let seconds = step + (step - sync) * f64::from(split.accumulated);
+        (seconds > 0.0).then_some(seconds * site.factor * self.slowdown)
+    }
+
+    /// The rate with so much work done, and where it changes; without a batch, at the one that is best overall.
+    pub fn pace(&self, site: Site<'_>, batch: Option<u32>, done: Work) -> Option<Pace> {
+        let gpus = gpus_of(site.shape);
+        let batch = match batch {
+            Some(batch) => batch,
+            None => self.best_batch(site)?.0,
+        };
+        let limits = self.limits.get(site.kind)?;
+        let split = limits.split(batch, gpus);
+        let epoch = self.epochs.at(done.0);
+        let gain = self.epochs.gain(split.batch, limits.first, epoch);
+        let seconds = self.iteration(site, split)?;
+        let until = (epoch + 1 < self.epochs.len()).then(|| Work(self.epochs.end_of(epoch)));
+        Some(Pace { rate: Rate(gain / seconds), until })
+    }
+
+    /// The mean rate over the whole training; without a batch, at the one that is best.
+    pub fn mean_rate(&self, site: Site<'_>, batch: Option<u32>) -> Option<Rate> {
+        match batch {
+            Some(batch) => self.rate_at(site, batch),
+            None => self.best_batch(site).map(|(_, rate)| rate),
+        }
+    }
+
+    /// The measured batch size with the highest mean rate, the smaller one of equals, and that rate.
+    pub fn best_batch(&self, site: Site<'_>) -> Option<(u32, Rate)> {
+        let limits = self.limits.get(site.kind)?;
+        let mut best: Option<(u32, Rate)> = None;
+        for &batch in self.epochs.batches() {
+            let fits = batch <= limits.most
+                && batch.div_ceil(gpus_of(site.shape).max(1)) >= limits.local_least;
+            let Some(rate) = self.rate_at(site, batch) else { continue };
+            if best.is_none() || (fits && best.is_some_and(|(_, other)| rate.0 > other.0)) {
+                best = Some((batch, rate));
+            }
+        }
+        best
+    }
+
+    fn rate_at(&self, site: Site<'_>, batch: u32) -> Option<Rate> {
+        let limits = self.limits.get(site.kind)?;
+        let split = limits.split(batch, gpus_of(site.shape));
+        let iterations = self.epochs.iterations_in_all(split.batch, limits.first);
+        Some(Rate(self.epochs.end() / (iterations * self.iteration(site, split)?)))
+    }
+}
+
+fn gpus_of(shape: &[u16]) -> u32 {
+    shape.iter().map(|gpus| u32::from(*gpus)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: BatchLimits =
+        BatchLimits { first: 128, most: 4096, local_least: 32, local_most: 1024 };
+
+    fn split(batch: u32, gpus: u32) -> (u32, u32, u32) {
+        let BatchSplit { local, accumulated, batch } = LIMITS.split(batch, gpus);
+        (local, accumulated, batch)
+    }
+
+    #[test]
+    fn a_batch_is_cut_evenly_and_never_passes_the_largest() {
+        assert_eq!(split(2048, 6), (342, 0, 2052));
+        assert_eq!(split(4096, 6), (682, 0, 4092));
+        assert_eq!(split(4096, 2), (1024, 1, 4096));
+        assert_eq!(split(9999, 4), (1024, 0, 4096));
+    }
+
+    #[test]
+    fn one_gpu_beyond_the_first_batch_accumulates() {
+        assert_eq!(split(128, 1), (128, 0, 128));
+        assert_eq!(split(256, 1), (128, 1, 256));
+        assert_eq!(split(4096, 1), (1024, 3, 4096));
+    }
+}
