@@ -195,6 +195,14 @@ impl Engine {
         if let Some(block) = self.blocked.get_mut(&job) {
             self.touched.insert(job);
             block.by_user = false;
+            let set_aside = self
+                .state
+                .live(job)
+                .is_some_and(|live| live.state.is_placed() && live.state.planned.is_none());
+            if set_aside {
+                // Its grant is gone already: it stops because its user wanted so, not for another job.
+                self.requeued.insert(job);
+            }
             self.unblock(at, job);
         }
     }
