@@ -52,7 +52,11 @@ fn nothing_acknowledged_is_lost_and_nothing_runs_twice() {
             }
             match case(seed, &catalog) {
                 Ok(case) => seen.lock().expect("no panic here").add(&case),
-                Err(failure) => failures.lock().expect("no panic here").push(failure),
+                Err(failure) => {
+                    // At once too, for a run that is cut off.
+                    eprintln!("{failure}");
+                    failures.lock().expect("no panic here").push(failure);
+                }
             }
         }
     };

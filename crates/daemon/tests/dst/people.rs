@@ -29,6 +29,8 @@ pub struct People {
     /// The ticket of the newest release of a job that was ever asked for.
     released: BTreeMap<u32, u64>,
     tokens: BTreeSet<String>,
+    /// Who changes their mind does so at once.
+    just_held: Option<u32>,
     pub gpus: u32,
     pub nodes: Vec<String>,
 }
@@ -77,6 +79,7 @@ impl People {
             requeued: BTreeSet::new(),
             released: BTreeMap::new(),
             tokens: BTreeSet::new(),
+            just_held: None,
             gpus,
             nodes,
         }
@@ -84,6 +87,11 @@ impl People {
 
     /// Somebody asks for something.
     pub fn ask(&mut self, disk: &Disk, wall: i64) -> (u64, Caller, Ask) {
+        if let Some(job) = self.just_held.take()
+            && self.dice.chance(400)
+        {
+            return self.act(disk, job, Act::Release);
+        }
         let job = self.some_job(disk);
         match (self.dice.below(100), job) {
             (0..40, _) | (_, None) => self.submit(disk, wall),
@@ -92,7 +100,10 @@ impl People {
                 let reason = self.dice.chance(300).then(|| "no longer of use".to_owned());
                 self.act(disk, job, Act::Cancel { reason })
             }
-            (58..67, Some(job)) => self.act(disk, job, Act::Hold),
+            (58..67, Some(job)) => {
+                self.just_held = Some(job);
+                self.act(disk, job, Act::Hold)
+            }
             (67..78, Some(job)) => self.act(disk, job, Act::Release),
             (78..86, Some(job)) => self.act(disk, job, Act::Requeue),
             (86..93, _) => self.rule_node(),

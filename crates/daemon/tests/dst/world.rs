@@ -17,7 +17,9 @@ use trainyard_policies::compose::Selection;
 use trainyard_policies::registry::POLICIES;
 use trainyard_profile::Catalog;
 use trainyard_store::Store;
-use trainyard_types::{Attempt, Cluster, JobId, Span, Tenants, Time};
+use trainyard_types::{
+    Allocation, Attempt, Change, Cluster, Decision, JobId, NodeId, Placement, Span, Tenants, Time,
+};
 
 const SECOND: u64 = 1_000_000;
 /// 2026-01-01.
@@ -51,6 +53,8 @@ pub struct World {
     lines: Vec<Line>,
     pub cluster: Arc<Cluster>,
     catalog: Arc<Catalog>,
+    /// Answers of this life that no policy gave.
+    nonsense: u64,
     /// Whether anything goes wrong any more.
     pub calm: bool,
     pub seen: Seen,
@@ -73,6 +77,7 @@ pub struct Seen {
     pub decisions: u64,
     pub repeated_reports: u64,
     pub without_answer: u64,
+    pub nonsense: u64,
     /// Cases in which a policy went on exchanging jobs and another one was chosen.
     pub rescued: u64,
 }
@@ -103,7 +108,7 @@ impl Seen {
         assert!(cases < 100 || rarest > 0, "something never happens: {shown}");
     }
 
-    fn counts(&mut self) -> [&mut u64; 10] {
+    fn counts(&mut self) -> [&mut u64; 11] {
         [
             &mut self.turns,
             &mut self.crashes,
@@ -115,6 +120,7 @@ impl Seen {
             &mut self.decisions,
             &mut self.repeated_reports,
             &mut self.without_answer,
+            &mut self.nonsense,
         ]
     }
 }
@@ -152,6 +158,7 @@ impl World {
             lines: Vec::new(),
             cluster: Arc::new(cluster),
             catalog: Arc::clone(catalog),
+            nonsense: 0,
             calm: false,
             seen: Seen::default(),
             told,
@@ -385,9 +392,28 @@ impl World {
                 self.pipeline.1 = pipeline(&self.pipeline.0);
                 if fault < 45 { Thought::Panicked } else { Thought::Stuck }
             }
+            60..80 if !self.calm => {
+                // It thinks as it should, so that its memory is what it is in a replay, and says something else.
+                let _ = question.think(&mut self.pipeline.1);
+                Thought::Decided(self.nonsense())
+            }
             _ => question.think(&mut self.pipeline.1),
         };
         self.thinking = Some((question, thought, later));
+    }
+
+    /// Grants out of the blue: to jobs that are over, held or unknown, on GPUs that are in use or not there.
+    fn nonsense(&mut self) -> Decision {
+        self.nonsense += 1;
+        self.seen.nonsense += 1;
+        let dice = &mut self.dice;
+        let change = |dice: &mut Dice| {
+            let node = NodeId(dice.below(3) as u32);
+            let to = dice.chance(800).then(|| Placement::on(node, dice.between(1, 31)));
+            Change { job: JobId(dice.below(60) as u32), to: to.map(Allocation::whole) }
+        };
+        let changes = (0..dice.between(1, 8)).map(|_| change(dice)).collect();
+        Decision { changes, ..Decision::default() }
     }
 
     fn policy_on_disk(&self) -> String {
@@ -424,7 +450,8 @@ impl World {
     /// The record of a life must lead to the same decisions again.
     fn end_life(&mut self) {
         let lines = std::mem::take(&mut self.lines);
-        let replayed = promises::replays(self, lines);
+        let nonsense = std::mem::take(&mut self.nonsense);
+        let replayed = promises::replays(self, lines, nonsense);
         self.seen.decisions += replayed.decisions;
         self.seen.without_answer += replayed.without_answer;
     }
