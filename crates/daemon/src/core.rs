@@ -26,7 +26,7 @@ use crate::flight::Line;
 use crate::record::Record;
 use crate::words;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use trainyard_api::answer::{SubmitRequest, Submitted};
 use trainyard_api::{Code, Problem};
@@ -197,6 +197,8 @@ pub struct Core {
     pub(crate) arrays: BTreeMap<JobId, ArrayState>,
     /// Nodes out of service by an operator, with the reason.
     pub(crate) drained: BTreeMap<String, String>,
+    /// Names of tokens that are good or have run out.
+    tokens: BTreeSet<String>,
     question: Option<Question>,
     kept_at: Time,
     pub(crate) wall: i64,
@@ -217,8 +219,15 @@ pub struct ArrayState {
 
 impl Core {
     /// Takes a turn at engine time `at` and Unix time `wall` in microseconds.
+    ///
+    /// A new policy counts first: the question that a turn asks is for the policy in force after it, and one that was
+    /// out before is answered by whoever was asked.
     pub fn turn(&mut self, at: Time, wall: i64, inputs: Vec<Input>) -> Turn {
         self.wall = wall;
+        let sets_policy =
+            |input: &Input| matches!(input, Input::Ask { ask: Ask::SetPolicy { .. }, .. });
+        let (first, rest): (Vec<Input>, Vec<Input>) = inputs.into_iter().partition(sets_policy);
+        self.take(first);
         for _ in 0..CATCH_UP_MAX {
             match self.engine.due() {
                 Some(due) if due < at => self.moment(due),
@@ -226,6 +235,13 @@ impl Core {
             }
         }
         self.now = at.max(self.engine.state().now);
+        self.take(rest);
+        self.moment(self.now);
+        self.keep();
+        std::mem::take(&mut self.turn)
+    }
+
+    fn take(&mut self, inputs: Vec<Input>) {
         for input in inputs {
             match input {
                 Input::Ask { ticket, caller, ask } => {
@@ -236,9 +252,6 @@ impl Core {
                 Input::Thought(thought) => self.concluded(thought),
             }
         }
-        self.moment(self.now);
-        self.keep();
-        std::mem::take(&mut self.turn)
     }
 
     /// When a turn is due though nothing comes in.

@@ -167,6 +167,8 @@ pub fn replay(
     let mut half_life = base.half_life;
     let mut engine = engine_of(*base, believer);
     let mut question = None;
+    // Whoever was asked answers, also when another policy is in force by then.
+    let mut replaced = None;
     let mut seen = Replayed::default();
     for (line, number) in lines {
         match line? {
@@ -184,17 +186,22 @@ pub fn replay(
                 };
                 let thought = match (&decision, trouble.as_deref()) {
                     (Some(recorded), _) => {
-                        again(&asked, &mut pipeline, (number, recorded), &mut seen)
+                        let own = replaced.as_mut().unwrap_or(&mut pipeline);
+                        again(&asked, own, (number, recorded), &mut seen)
                     }
                     (None, trouble) => {
                         seen.without_answer += 1;
                         without_answer(trouble)
                     }
                 };
+                replaced = None;
                 engine.conclude(at, &asked, thought);
             }
             Line::Policy { at: _, policy, half_life: other } => {
-                pipeline = build(&policy)?;
+                let before = std::mem::replace(&mut pipeline, build(&policy)?);
+                if question.is_some() {
+                    replaced.get_or_insert(before);
+                }
                 half_life = other;
                 engine.forgive_policy();
             }

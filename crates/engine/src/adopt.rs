@@ -172,7 +172,9 @@ impl Engine {
     fn unchangeable(&self, at: Time, job: JobId, to: Option<&Allocation>) -> Option<Fault> {
         let Some(live) = self.state.live(job) else { return Some(Fault::NotEligible(job)) };
         let state = &live.state;
+        // A job that was set aside while it stops is blocked, though its phase does not say so yet.
         if matches!(state.phase, Phase::Blocked | Phase::Unadmitted)
+            || self.blocked.contains_key(&job)
             || self.ending.contains_key(&job)
         {
             return Some(Fault::NotEligible(job));

@@ -162,6 +162,7 @@ impl Engine {
     pub(crate) fn requeue(&mut self, at: Time, job: JobId) {
         let placed = self.state.live(job).is_some_and(|live| live.state.is_placed());
         if placed && !self.ending.contains_key(&job) {
+            self.touched.insert(job);
             self.requeued.insert(job);
             self.unplan(at, job);
             self.wants_decision = true;
@@ -174,6 +175,7 @@ impl Engine {
             self.unplan(at, job);
             self.block(at, job, |block| block.throttled = true);
         } else if let Some(block) = self.blocked.get_mut(&job) {
+            self.touched.insert(job);
             block.throttled = on;
             self.unblock(at, job);
         }
@@ -193,6 +195,14 @@ impl Engine {
         if let Some(block) = self.blocked.get_mut(&job) {
             self.touched.insert(job);
             block.by_user = false;
+            let set_aside = self
+                .state
+                .live(job)
+                .is_some_and(|live| live.state.is_placed() && live.state.planned.is_none());
+            if set_aside {
+                // Its grant is gone already: it stops because its user wanted so, not for another job.
+                self.requeued.insert(job);
+            }
             self.unblock(at, job);
         }
     }

@@ -385,6 +385,17 @@ fn a_job_released_while_it_still_stops_takes_part_again() {
 }
 
 #[test]
+fn a_fixed_job_that_is_held_and_released_in_one_breath_stops_and_starts_again() {
+    let mut host = host("fifo");
+    host.submit(0, Job { preemptible: false, ..job(0, 4) });
+    let now = host.engine.state().now;
+    host.engine.apply(now, Event::Hold(JobId(0)));
+    host.at(10, Event::Release(JobId(0)));
+    assert!(host.runs(0));
+    assert_eq!(host.attempt(0), Attempt(2));
+}
+
+#[test]
 fn an_elastic_job_that_asks_for_too_much_gets_the_most_there_is() {
     let mut host = host("fifo");
     let mut elastic = job(0, 12);

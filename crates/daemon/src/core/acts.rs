@@ -91,6 +91,11 @@ impl Core {
         let allowed = access::check(caller, Right::RuleStore, None);
         self.audit(&caller.user, "token create", &info.name, allowed.is_ok());
         allowed?;
+        if !self.tokens.insert(info.name.clone()) {
+            let detail =
+                format!("there is a token `{}` already: drop it or choose a name", info.name);
+            return Err(Problem::field(Code::Conflict, "name", detail));
+        }
         self.turn.writes.push(Write::AddToken {
             name: info.name,
             digest,
@@ -106,6 +111,10 @@ impl Core {
         let allowed = access::check(caller, Right::RuleStore, None);
         self.audit(&caller.user, "token drop", &name, allowed.is_ok());
         allowed?;
+        if !self.tokens.remove(&name) {
+            let detail = format!("there is no token `{name}`");
+            return Err(Problem::field(Code::NotFound, "name", detail));
+        }
         self.turn.writes.push(Write::DropToken { name });
         Ok(Said::Done)
     }

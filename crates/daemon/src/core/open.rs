@@ -98,6 +98,7 @@ impl Core {
             ends: BTreeMap::new(),
             arrays: BTreeMap::new(),
             drained,
+            tokens: loaded.tokens.iter().map(|token| token.name.clone()).collect(),
             question: None,
             kept_at: at,
             wall,

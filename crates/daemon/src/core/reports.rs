@@ -137,7 +137,8 @@ impl Core {
         if exit.lost {
             return (failed(Cause::Machine), "lost: nothing is left of it".to_owned());
         }
-        if exit.code == Some(0) && (exit.finished || !(asked || exit.asked_to_stop)) {
+        // Only the backend knows whether the request to stop came before the end.
+        if exit.code == Some(0) && (exit.finished || !exit.asked_to_stop) {
             return (Event::Finished { job, attempt }, "finished".to_owned());
         }
         let short = exit.ran_seconds < SHORTEST_TURN_SECONDS;

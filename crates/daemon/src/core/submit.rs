@@ -259,10 +259,12 @@ impl Core {
 
     fn check_after(&self, job: u32, ends: &BTreeMap<u32, End>) -> Result<(), Problem> {
         let id = JobId(job);
-        if self.records.contains_key(&id) {
+        // The engine knows first: a job that is over since this turn began still has its record.
+        let end = self.engine.end(id).or_else(|| self.ends.get(&id).copied());
+        if end.is_none() && self.records.contains_key(&id) {
             return Ok(());
         }
-        match self.ends.get(&id).or_else(|| ends.get(&job)) {
+        match end.or_else(|| ends.get(&job).copied()) {
             Some(End::Finished) => Ok(()),
             Some(_) => {
                 let detail = format!("job {job} is over and did not finish: nothing can follow it");

@@ -1,0 +1,300 @@
+//! A backend without processes, by the rules in `trainyard_backend`: an attempt runs at most once, its end is kept
+//! until it is forgotten, and what runs does not depend on the daemon.
+
+use crate::dice::Dice;
+use std::collections::{BTreeMap, BTreeSet};
+use trainyard_api::wire::FromJob;
+use trainyard_backend::{Exit, Found, LaunchOrder, Report, StopOrder};
+use trainyard_types::{Attempt, JobId, Rate, Sample, Work};
+
+const SECOND: u64 = 1_000_000;
+
+/// The machine. Times are true ones, in microseconds.
+pub struct Machine {
+    dice: Dice,
+    pub runs: BTreeMap<(JobId, Attempt), Run>,
+    /// All attempts that were ever taken on.
+    pub ran: BTreeSet<(JobId, Attempt)>,
+    /// How attempts ended, whether or not anybody came to know.
+    pub exits: BTreeMap<(JobId, Attempt), Exit>,
+    truths: BTreeMap<JobId, Truth>,
+    /// Reports on their way.
+    pub outbox: Vec<Report>,
+    /// Reports that arrived; one of them may arrive again.
+    pub arrived: Vec<Report>,
+    /// Whether jobs do nothing unexpected any more.
+    pub calm: bool,
+}
+
+/// What a job really is.
+#[derive(Copy, Clone, Debug)]
+pub struct Truth {
+    /// Seconds of work; endless ones must be stopped.
+    seconds: f64,
+    pub endless: bool,
+    /// It fails this often.
+    failures: u32,
+}
+
+/// An attempt.
+#[derive(Debug)]
+pub struct Run {
+    pub order: LaunchOrder,
+    stage: Stage,
+    starts_at: u64,
+    /// Its end if nobody stops it.
+    ends: Option<(u64, Exit)>,
+    /// When it is next said how far it is.
+    says_at: Option<u64>,
+    saved: Option<f64>,
+    said: Option<f64>,
+    stop: Option<Stop>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Waiting,
+    Running,
+    Over(Exit),
+}
+
+#[derive(Debug)]
+struct Stop {
+    asked_at: u64,
+    kill_at: u64,
+    /// When it exits by itself and with which code; never where it ignores the request.
+    leaves: Option<(u64, i32)>,
+}
+
+impl Run {
+    pub fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over(_))
+    }
+
+    fn done(&self, now: u64) -> f64 {
+        self.order.resumes_from + now.saturating_sub(self.starts_at) as f64 / 1e6
+    }
+
+    fn next(&self) -> Option<u64> {
+        let ends = self.ends.as_ref().map(|(at, _)| *at);
+        let stop = self
+            .stop
+            .as_ref()
+            .map(|stop| stop.leaves.map_or(stop.kill_at, |(at, _)| at.min(stop.kill_at)));
+        match self.stage {
+            Stage::Waiting => Some(self.starts_at),
+            Stage::Running => [ends, stop, self.says_at].into_iter().flatten().min(),
+            Stage::Over(_) => None,
+        }
+    }
+}
+
+impl Machine {
+    pub fn new(seed: u64) -> Machine {
+        Machine {
+            dice: Dice::new(seed, 2),
+            runs: BTreeMap::new(),
+            ran: BTreeSet::new(),
+            exits: BTreeMap::new(),
+            truths: BTreeMap::new(),
+            outbox: Vec::new(),
+            arrived: Vec::new(),
+            calm: false,
+        }
+    }
+
+    /// Takes an attempt on, or says again what is known of it.
+    pub fn launch(&mut self, now: u64, order: LaunchOrder) {
+        let id = (order.job, order.attempt);
+        if let Some(run) = self.runs.get(&id) {
+            let (job, attempt) = id;
+            self.outbox.extend(match &run.stage {
+                Stage::Waiting => None,
+                Stage::Running => Some(Report::Started { job, attempt }),
+                Stage::Over(exit) => Some(Report::Ended { job, attempt, exit: exit.clone() }),
+            });
+            return;
+        }
+        assert!(self.ran.insert(id), "{id:?} is launched again after it was forgotten");
+        let run = self.begin(now, order);
+        self.runs.insert(id, run);
+    }
+
+    fn begin(&mut self, now: u64, order: LaunchOrder) -> Run {
+        let truth = self.truth(order.job);
+        let starts_at = now + self.dice.between(0, 3 * SECOND);
+        let left = (truth.seconds - order.resumes_from).max(0.0);
+        let natural = starts_at + (left * 1e6) as u64;
+        let fails = order.attempt.0 <= truth.failures && (!self.calm || self.dice.chance(300));
+        let ends = if !self.calm && self.dice.chance(30) {
+            let launch_error = Some("no such command".to_owned());
+            Some((starts_at, Exit { launch_error, ..Exit::default() }))
+        } else if fails {
+            let at = starts_at + self.dice.below(natural - starts_at + 1);
+            Some((at, Exit { code: Some(1), ..Exit::default() }))
+        } else if truth.endless {
+            None
+        } else {
+            let finished = self.dice.chance(500);
+            let done = Some(truth.seconds);
+            Some((natural, Exit { code: Some(0), finished, done, ..Exit::default() }))
+        };
+        let says_at = self.dice.chance(600).then(|| starts_at + self.dice.below(5 * SECOND));
+        let stage = Stage::Waiting;
+        Run { order, stage, starts_at, ends, says_at, saved: None, said: None, stop: None }
+    }
+
+    pub fn truth(&mut self, job: JobId) -> Truth {
+        let dice = &mut self.dice;
+        *self.truths.entry(job).or_insert_with(|| Truth {
+            seconds: dice.between(1, 40) as f64,
+            endless: dice.chance(150),
+            failures: if dice.chance(250) { dice.between(1, 4) as u32 } else { 0 },
+        })
+    }
+
+    pub fn stop(&mut self, now: u64, id: (JobId, Attempt), order: &StopOrder) {
+        let calm = self.calm;
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if run.is_over() {
+            return;
+        }
+        let kill_at = now + (order.grace_seconds * 1e6) as u64;
+        let dice = &mut self.dice;
+        let stop = run.stop.get_or_insert_with(|| {
+            let ignores = !calm && dice.chance(200);
+            let code = if dice.chance(500) { 85 } else { 0 };
+            let leaves = now + dice.between(0, 4 * SECOND);
+            Stop { asked_at: now, kill_at, leaves: (!ignores).then_some((leaves, code)) }
+        });
+        stop.kill_at = stop.kill_at.min(kill_at);
+    }
+
+    pub fn forget(&mut self, id: (JobId, Attempt)) {
+        self.runs.remove(&id);
+    }
+
+    pub fn take_stock(&mut self) -> Vec<Found> {
+        let found = |(id, run): (&(JobId, Attempt), &Run)| {
+            let (job, attempt) = *id;
+            match &run.stage {
+                Stage::Waiting => Found::Running { job, attempt, started: false },
+                Stage::Running => Found::Running { job, attempt, started: true },
+                Stage::Over(exit) => Found::Ended { job, attempt, exit: exit.clone() },
+            }
+        };
+        let mut all: Vec<Found> = self.runs.iter().map(found).collect();
+        for index in (1..all.len()).rev() {
+            all.swap(index, self.dice.below(index as u64 + 1) as usize);
+        }
+        all
+    }
+
+    /// The machine starts anew: no process is left. Of some attempts it is still known that they ran.
+    pub fn reboot(&mut self) {
+        let dice = &mut self.dice;
+        self.runs.retain(|_, run| {
+            if !run.is_over() {
+                run.stage = Stage::Over(Exit { lost: true, saved: run.saved, ..Exit::default() });
+                return dice.chance(500);
+            }
+            true
+        });
+    }
+
+    /// The next moment at which something happens by itself.
+    pub fn next(&self) -> Option<u64> {
+        self.runs.values().filter_map(Run::next).min()
+    }
+
+    /// Lets everything happen that happens until `now`.
+    pub fn advance(&mut self, now: u64) {
+        let ids: Vec<(JobId, Attempt)> = self.runs.keys().copied().collect();
+        for id in ids {
+            while self.runs[&id].next().is_some_and(|at| at <= now) {
+                self.happen(id);
+            }
+        }
+    }
+
+    fn happen(&mut self, (job, attempt): (JobId, Attempt)) {
+        let dice = &mut self.dice;
+        let run = self.runs.get_mut(&(job, attempt)).expect("known");
+        let now = run.next().expect("something happens");
+        if matches!(run.stage, Stage::Waiting) {
+            run.stage = Stage::Running;
+            let failed = run.ends.as_ref().is_some_and(|(_, exit)| exit.launch_error.is_some());
+            if !failed {
+                self.outbox.push(Report::Started { job, attempt });
+            }
+            return;
+        }
+        let killed = run.stop.as_ref().filter(|stop| stop.kill_at <= now);
+        let left = run.stop.as_ref().and_then(|stop| stop.leaves).filter(|(at, _)| *at <= now);
+        let by_itself =
+            run.ends.as_ref().filter(|(at, _)| *at <= now).map(|(_, exit)| exit.clone());
+        let exit = match (by_itself, left, killed) {
+            (Some(exit), _, _) => exit,
+            (_, Some((_, code)), _) => {
+                // Some say what they saved, and some save nothing.
+                run.saved = if dice.chance(800) { Some(run.done(now)) } else { run.saved };
+                Exit { code: Some(code), ..Exit::default() }
+            }
+            (_, _, Some(_)) => Exit { signal: Some(9), killed: true, ..Exit::default() },
+            (None, None, None) => {
+                self.outbox.push(run.say(now, (job, attempt), dice));
+                return;
+            }
+        };
+        let stopped = run.stop.as_ref().map(|stop| (now - stop.asked_at) as f64 / 1e6);
+        let exit = Exit {
+            asked_to_stop: stopped.is_some(),
+            saved: run.saved,
+            done: exit.done.or(run.said),
+            save_seconds: stopped,
+            start_seconds: run.said.map(|_| 0.5),
+            ran_seconds: now.saturating_sub(run.starts_at) as f64 / 1e6,
+            ..exit
+        };
+        run.stage = Stage::Over(exit.clone());
+        self.exits.insert((job, attempt), exit.clone());
+        self.outbox.push(Report::Ended { job, attempt, exit });
+    }
+}
+
+impl Run {
+    fn say(&mut self, now: u64, (job, attempt): (JobId, Attempt), dice: &mut Dice) -> Report {
+        let done = self.done(now);
+        self.says_at = Some(now + dice.between(2 * SECOND, 9 * SECOND));
+        if self.ends.is_none() && dice.chance(300) {
+            // An endless job that went on talking would keep the case busy.
+            self.says_at = None;
+        }
+        let message = if dice.chance(300) {
+            self.saved = Some(done);
+            FromJob::Saved { done, seconds: Some(0.1) }
+        } else {
+            self.said = Some(done);
+            let (done, rate) = (Some(done), Some(1.0));
+            FromJob::Progress {
+                done,
+                rate,
+                total: None,
+                step_seconds: None,
+                sync_seconds: None,
+                batch: None,
+                accumulation: None,
+                noise_scale: None,
+                loss: None,
+                epoch: None,
+            }
+        };
+        let progress = matches!(message, FromJob::Progress { .. });
+        let sample = Sample {
+            done: progress.then_some(Work(done)),
+            rate: progress.then_some(Rate(1.0)),
+            ..Sample::default()
+        };
+        Report::Said { job, attempt, sample, message }
+    }
+}

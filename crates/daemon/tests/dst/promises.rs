@@ -1,0 +1,213 @@
+//! What must hold, and when.
+
+use crate::disk::Disk;
+use crate::world::{World, pipeline};
+use std::collections::BTreeMap;
+use trainyard_api::JobSpec;
+use trainyard_backend::LaunchOrder;
+use trainyard_daemon::core::{Ask, Core, Input, Order, beliefs};
+use trainyard_daemon::flight::{self, Line, Replayed};
+use trainyard_engine::{Kept, Thought};
+use trainyard_types::{Attempt, JobId, JobState, Phase, Time};
+
+/// An attempt may be started: it is on disk, new or known, and nothing forbids it.
+pub fn may_launch(world: &World, order: &LaunchOrder) {
+    let (job, attempt) = (order.job, order.attempt);
+    let World { disk, machine, people, .. } = world;
+    let name = format!("job {} attempt {}", job.0, attempt.0);
+    let row = disk.attempts.get(&(job.0, attempt.0));
+    assert!(row.is_some_and(|row| row.ended.is_none()), "{name} is launched and not on disk");
+    let own = &disk.jobs[&job.0];
+    assert!(own.row.end.is_none(), "{name} is launched, and the job is over");
+    if machine.runs.contains_key(&(job, attempt)) {
+        return;
+    }
+    let newest = machine.ran.range((job, Attempt(0))..=(job, Attempt(u32::MAX))).next_back();
+    assert!(newest.is_none_or(|(_, newest)| *newest < attempt), "{name} comes after {newest:?}");
+    let other = world.runs_of(job).next();
+    assert!(other.is_none(), "{name} starts while {other:?} still runs");
+    let before = people.cancelled.get(&job.0);
+    assert!(before.is_none_or(|last| attempt.0 <= *last), "{name} starts after its cancel");
+    let before = people.held.get(&job.0);
+    assert!(before.is_none_or(|last| attempt.0 <= *last), "{name} starts though it is held");
+    let released = !own.submission.spec.hold || people.wanted_released(job.0);
+    assert!(released, "{name} starts though it was submitted to be held");
+    for first in &own.submission.spec.after {
+        let end = disk.end_of(*first);
+        assert_eq!(end, Some("finished"), "{name} starts before job {first} has finished");
+    }
+    let held = own.course.kept.state.held.as_ref();
+    let gpus = held.map_or(0, |held| held.placement.gpus());
+    assert_eq!(gpus as usize, order.gpus.len(), "{name} gets other GPUs than are on disk");
+}
+
+/// The end of an attempt is on disk before it is forgotten.
+pub fn may_forget(world: &World, job: JobId, attempt: Attempt) {
+    let Some(run) = world.machine.runs.get(&(job, attempt)) else { return };
+    assert!(run.is_over(), "{job} {attempt:?} is forgotten while it runs");
+    let row = world.disk.attempts.get(&(job.0, attempt.0));
+    let ended = row.is_some_and(|row| row.ended.is_some());
+    assert!(ended, "{job} {attempt:?} is forgotten before its end is on disk");
+}
+
+/// What runs is known, within its limits, and alone on its GPUs.
+pub fn at_any_time(world: &World) {
+    let mut used: BTreeMap<u8, u32> = BTreeMap::new();
+    let mut arrays: BTreeMap<JobId, u32> = BTreeMap::new();
+    for ((job, attempt), run) in &world.machine.runs {
+        if run.is_over() {
+            continue;
+        }
+        let own = &world.disk.jobs[&job.0];
+        let state = &own.course.kept.state;
+        assert!(own.row.end.is_none(), "{job} is over, and {attempt:?} runs");
+        assert_eq!(state.attempt, *attempt, "{job} runs another attempt than is on disk");
+        let held = state.held.as_ref();
+        let held = held.unwrap_or_else(|| panic!("{job} runs, and holds nothing"));
+        for (index, gpu) in run.order.gpus.iter().enumerate() {
+            *used.entry(*gpu).or_default() += u32::from(held.share(index).permille());
+        }
+        if let Some(element) = own.submission.array.filter(|element| element.at_once > 0) {
+            let running = arrays.entry(element.first).or_default();
+            *running += 1;
+            assert!(*running <= element.at_once, "too many of array {} run", element.first);
+        }
+    }
+    let crowded = used.iter().find(|(_, permille)| **permille > 1000);
+    assert!(crowded.is_none(), "GPU and thousandths in use: {crowded:?}");
+    world.core().engine().assert_invariants();
+}
+
+/// What the engine knows and must not forget is on disk.
+pub fn kept(core: &Core, disk: &Disk) {
+    let open = core.engine().state().jobs.iter().flatten().count();
+    assert_eq!(open, disk.open().count(), "other jobs are open than on disk");
+    for job in disk.open() {
+        let id = JobId(job.row.job);
+        let kept = core.engine().kept(id).unwrap_or_else(|| panic!("{id} is open on disk alone"));
+        let now = core.engine().state().now;
+        let (ours, stored) = (lasting(kept, now), lasting(job.course.kept.clone(), now));
+        assert_eq!(ours, stored, "{id}: in memory and on disk");
+    }
+}
+
+/// Without what is told again by the next report, or follows from the rest at the next start.
+fn lasting(mut kept: Kept, now: Time) -> Kept {
+    kept.state.progress = JobState::submitted(Time::ZERO).progress;
+    kept.retry_at = kept.retry_at.filter(|time| *time > now);
+    if !kept.state.is_placed() {
+        kept.state.phase = Phase::Blocked;
+    }
+    kept
+}
+
+/// After a while without mishaps every stop is done.
+pub fn when_calm(world: &World) {
+    for job in world.people.cancelled.keys() {
+        let end = world.disk.end_of(*job);
+        assert!(end.is_some(), "job {job} was cancelled and is not over");
+    }
+    for job in world.people.held.keys() {
+        let running = world.runs_of(JobId(*job)).next();
+        assert!(running.is_none(), "job {job} is held and runs as {running:?}");
+    }
+    for (job, attempt) in &world.people.requeued {
+        let runs = world.runs_of(JobId(*job)).any(|running| running.0 == *attempt);
+        assert!(!runs, "job {job} was sent back to the queue and still runs as {attempt}");
+    }
+}
+
+/// All is over, everybody has an answer, and nothing is left behind.
+pub fn at_the_end(world: &World) {
+    let World { disk, machine, people, .. } = world;
+    assert!(!people.is_waiting(), "somebody still waits for an answer");
+    assert!(machine.runs.is_empty(), "never forgotten: {:?}", machine.runs.keys());
+    let open = disk.attempts.values().find(|row| row.ended.is_none());
+    assert!(open.is_none(), "never closed: {open:?}");
+    for ((job, attempt), exit) in &machine.exits {
+        if exit.code == Some(0) && !exit.asked_to_stop {
+            let end = disk.end_of(job.0);
+            assert_eq!(end, Some("finished"), "{job} exited well by itself as {attempt:?}");
+        }
+    }
+    for (job, row) in &disk.jobs {
+        let well =
+            machine.exits.range((JobId(*job), Attempt(0))..=(JobId(*job), Attempt(u32::MAX)));
+        let well = well.filter(|(_, exit)| exit.code == Some(0)).count();
+        assert!(well > 0 || row.row.end.as_deref() != Some("finished"), "job {job} never finished");
+    }
+}
+
+/// The flight record of a life leads to the same decisions again, but for those that no policy took.
+pub fn replays(world: &World, lines: Vec<Line>, nonsense: u64) -> Replayed {
+    let maker = |name: &str| Ok(pipeline(name));
+    let options = world.options();
+    let believer = |_: &trainyard_types::Cluster, learnt: Option<&str>| beliefs(&options, learnt);
+    let through_text = |line: Line| {
+        let text = serde_json::to_string(&line).expect("a line becomes text");
+        serde_json::from_str(&text).expect("and a line again")
+    };
+    let as_text = world.is_thorough();
+    let lines = lines.into_iter().map(|line| Ok(if as_text { through_text(line) } else { line }));
+    let replayed = flight::replay(lines, &maker, &believer).expect("a record can be replayed");
+    let first = &replayed.first;
+    assert!(replayed.different <= nonsense, "another decision in a replay: {first:?}");
+    replayed
+}
+
+/// What is not over, for a message.
+pub fn left(world: &World) -> String {
+    let engine = world.core().engine();
+    let jobs = world.disk.open().take(6).map(|job| {
+        let id = JobId(job.row.job);
+        let runs: Vec<Attempt> = world.runs_of(id).collect();
+        format!("\n{id}: {:?}, runs as {runs:?}, {:?}", engine.explain(id), engine.kept(id))
+    });
+    let count = world.disk.open().count();
+    format!("{count} jobs under {}{}", world.policy(), jobs.collect::<String>())
+}
+
+/// Inputs in short.
+pub fn inputs(inputs: &[Input]) -> String {
+    let short = |input: &Input| match input {
+        Input::Ask { ticket, caller, ask } => {
+            let what = match ask {
+                Ask::Submit { request, known, .. } => {
+                    let known = if known.is_some() { ", known" } else { "" };
+                    let jobs = request.jobs.iter().map(|spec| {
+                        let JobSpec { gpus, after, hold, array, .. } = spec;
+                        format!("{gpus} GPUs after {after:?} hold {hold} array {array:?}")
+                    });
+                    let jobs: Vec<String> = jobs.collect();
+                    format!("submit {:?}{known} [{}]", request.jobs[0].name, jobs.join("; "))
+                }
+                Ask::Act { job, act } => format!("{act:?} {job}"),
+                Ask::Node { node, act } => format!("{act:?} {node}"),
+                Ask::SetPolicy { label, .. } => format!("policy {label}"),
+                Ask::AddToken(token) => format!("add {}", token.info.name),
+                Ask::DropToken(name) => format!("drop {name}"),
+                Ask::Refused { .. } => "refused".to_owned(),
+            };
+            format!("\n       {ticket} {}: {what}", caller.user)
+        }
+        Input::Report(report) => format!("\n       {report:?}"),
+        Input::Thought(Thought::Decided(decision)) => format!("\n       {:?}", decision.changes),
+        Input::Thought(Thought::Failed(_)) => "\n       the policy fails".to_owned(),
+        Input::Thought(Thought::Panicked) => "\n       the policy panics".to_owned(),
+        Input::Thought(Thought::Stuck) => "\n       the policy is stuck".to_owned(),
+    };
+    inputs.iter().map(short).collect()
+}
+
+/// An order in short.
+pub fn order(order: &Order) -> String {
+    match order {
+        Order::Launch(order) => {
+            format!(
+                "launch {} {:?} on {:?} from {}",
+                order.job, order.attempt, order.gpus, order.resumes_from
+            )
+        }
+        other => format!("{other:?}"),
+    }
+}
