@@ -142,7 +142,9 @@ pub fn at_the_end(world: &World) {
 pub fn replays(world: &World, lines: Vec<Line>, nonsense: u64) -> Replayed {
     let maker = |name: &str| Ok(pipeline(name));
     let options = world.options();
-    let believer = |_: &trainyard_types::Cluster, learnt: Option<&str>| beliefs(&options, learnt);
+    let believer = |cluster: &trainyard_types::Cluster, learnt: Option<&str>| {
+        beliefs(&options.catalog, cluster, learnt)
+    };
     let through_text = |line: Line| {
         let text = serde_json::to_string(&line).expect("a line becomes text");
         serde_json::from_str(&text).expect("and a line again")
