@@ -40,7 +40,7 @@ pub struct ServeArgs {
     /// A name of this machine that requests over the network may call it by (repeatable).
     #[arg(long = "host-name", value_name = "NAME")]
     pub names: Vec<String>,
-    /// Tenants with weights and ceilings: a TOML file with [[tenant]] tables, as in a cluster file.
+    /// Tenants with weights and ceilings: a TOML file with tables called tenant, as in a cluster file.
     #[arg(long, value_name = "FILE")]
     pub tenants: Option<PathBuf>,
     /// Profiles of models beside the built-in ones (repeatable).
