@@ -99,6 +99,7 @@ impl Core {
             drained,
             question: None,
             kept_at: at,
+            is_unkept: false,
             wall,
             now: at,
             turn: Turn::default(),
