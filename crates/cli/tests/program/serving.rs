@@ -102,6 +102,34 @@ fn a_live_record_is_replayed_bit_for_bit_and_a_changed_one_is_not() {
 }
 
 #[test]
+fn preemptions_under_several_policies_are_replayed_bit_for_bit() {
+    let options = ["--gpus", "2", "--policy", "priority:preempt=priority"];
+    let daemon = Daemon::start_with("preempt", &options);
+    let low = daemon.submit("low", "exec sleep 2", 2);
+    daemon.wait_until(&low, "running");
+    let above = ["run", "--priority", "5", "--", "sleep", "0.2"];
+    daemon.said(&above);
+    for policy in ["srtf", "las:quantum=1s,turn=0s", "tiresias", "easy"] {
+        daemon.said(&["policy", policy]);
+        for number in 0..3 {
+            daemon.submit(&format!("job{number}"), "sleep 0.2", 1 + number % 2);
+        }
+        sleep(Duration::from_millis(300));
+    }
+    let last = daemon.submit("last", "true", 1);
+    daemon.wait_until(&last, "finished");
+    daemon.wait_until(&low, "finished");
+    let stopped = daemon.json(&["job", "show", &low, "--json"])["preemptions"].as_u64();
+    assert!(stopped >= Some(1), "the job above it stopped it");
+    daemon.said(&["capture", "-o", "record.jsonl"]);
+    let again = ran(program(&daemon.folder, &["replay", "record.jsonl", "--json"]));
+    assert_eq!(again.code, 0, "{}{}", again.out, again.err);
+    let again: Value = serde_json::from_str(&again.out).expect("JSON");
+    assert!(again["decisions"].as_u64().is_some_and(|count| count >= 8), "{again}");
+    assert_eq!(again["different"], 0, "{again}");
+}
+
+#[test]
 fn what_cannot_be_served_is_said_and_the_doctor_looks_at_the_rest() {
     let daemon = Daemon::start("refused");
     let second = ran(program(&daemon.folder, &["serve", "--state", "s", "--gpus", "2"]));
