@@ -78,6 +78,31 @@ fn a_daemon_that_is_killed_finds_its_jobs_and_their_ends() {
 }
 
 #[test]
+fn a_keeper_whose_folder_is_gone_goes_too() {
+    let mut daemon = Daemon::start("gone");
+    let job = daemon.submit("job", "exec sleep 1", 1);
+    daemon.wait_until(&job, "running");
+    daemon.kill();
+    let run = daemon.folder.join("s/run");
+    assert!(is_kept(&run), "it runs on without the daemon");
+    fs::remove_dir_all(&run).expect("a folder");
+    let begun = Instant::now();
+    while is_kept(&run) {
+        assert!(begun.elapsed() < PATIENCE, "its keeper stays for ever");
+        sleep(Duration::from_millis(100));
+    }
+}
+
+/// Whether a keeper runs for an attempt in a folder.
+fn is_kept(run: &Path) -> bool {
+    let run = format!("keeper\0{}", run.display());
+    let processes = fs::read_dir("/proc").expect("processes").flatten();
+    processes
+        .filter_map(|process| fs::read(process.path().join("cmdline")).ok())
+        .any(|line| String::from_utf8_lossy(&line).contains(&run))
+}
+
+#[test]
 fn a_live_record_is_replayed_bit_for_bit_and_a_changed_one_is_not() {
     let daemon = Daemon::start("replay");
     for number in 0..6 {
