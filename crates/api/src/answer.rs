@@ -141,7 +141,7 @@ pub struct AttemptRow {
     pub holds: Vec<Holding>,
     /// When it was launched, in seconds of Unix time.
     pub launched: f64,
-    /// When it made progress first.
+    /// When its processes ran.
     pub started: Option<f64>,
     /// When its GPUs were free again.
     pub ended: Option<f64>,

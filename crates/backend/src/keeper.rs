@@ -78,6 +78,11 @@ struct Post {
     began: Instant,
 }
 
+/// Between two tries to write the end.
+const WRITE_PAUSE: Duration = Duration::from_millis(500);
+/// As many tries in a row without a directory are the end of them.
+const GONE_MAX: u32 = 10;
+
 /// Keeps the attempt of a directory until it is over. `uid` is the only user it may run as, if it is given.
 ///
 /// Its standard input must be the directory's lock, held: it is what proves that nobody else keeps this attempt.
@@ -103,14 +108,19 @@ pub fn main(dir: &Path, uid: Option<u32>) -> ExitCode {
         },
     };
     give_back(&dir);
-    let mut failures = 0;
+    let (mut failures, mut gone) = (0, 0);
     while let Err(error) = attempt_dir::write_durably(&dir.file("exit.json"), &exit) {
         // A full disk must not lose the end: as long as it is not written, the attempt counts as running.
         if failures == 0 {
             complain(&format!("its end cannot be written, which is tried until it can: {error}"));
         }
         failures += 1;
-        thread::sleep(Duration::from_millis(500));
+        // Where the directory itself is gone for good, nobody will ever look for the end.
+        gone = if dir.path().exists() { 0 } else { gone + 1 };
+        if gone >= GONE_MAX {
+            return ExitCode::FAILURE;
+        }
+        thread::sleep(WRITE_PAUSE);
     }
     if let Ok(socket) = UnixDatagram::unbound() {
         send_poke(&socket, &dir, None);

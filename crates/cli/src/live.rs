@@ -4,7 +4,7 @@
 //! - `server`, `socket`, `client`: where the daemon is, how it is reached, and what is asked again.
 //! - `job_files`: files as submissions.
 //! - `submit`, `follow`: submissions, and what comes of them.
-//! - `jobs`, `nodes`, `shares`, `events`, `daemon`, `tokens`: one file for each thing that is asked about.
+//! - `jobs`, `detail`, `nodes`, `shares`, `events`, `daemon`, `tokens`: one file for each thing that is asked about.
 //! - `serve`: the daemon itself, on the GPUs that `machine` finds, with policies that `maker` makes.
 //! - `replay`, `doctor`: decisions taken again, and an installation looked at. Their flags are in `host_args`.
 //! - `show`: times, lengths and lists for people.
@@ -12,6 +12,7 @@
 mod args;
 mod client;
 mod daemon;
+mod detail;
 mod doctor;
 mod events;
 mod follow;

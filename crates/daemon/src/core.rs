@@ -201,6 +201,8 @@ pub struct Core {
     tokens: BTreeSet<String>,
     question: Option<Question>,
     kept_at: Time,
+    /// Whether something was written since: what policies use is written then too, at the latest after `KEEP_EVERY`.
+    is_unkept: bool,
     pub(crate) wall: i64,
     pub(crate) now: Time,
     turn: Turn,
@@ -256,7 +258,8 @@ impl Core {
 
     /// When a turn is due though nothing comes in.
     pub fn due(&self) -> Option<Time> {
-        self.engine.due()
+        let keep = self.is_unkept.then(|| self.kept_at + KEEP_EVERY);
+        self.engine.due().into_iter().chain(keep).min()
     }
 
     /// The engine, to be looked at.
@@ -330,11 +333,11 @@ impl Core {
             let state = text(&record.course(kept));
             self.turn.writes.push(Write::SetState { job: job.0, state, end: None });
         }
-        let idle = self.turn.writes.is_empty();
-        if !idle {
+        if !self.turn.writes.is_empty() {
             self.meta("last_at", &json!(self.now.0));
+            self.is_unkept = true;
         }
-        if self.now.since(self.kept_at) >= KEEP_EVERY && !idle {
+        if self.is_unkept && self.now.since(self.kept_at) >= KEEP_EVERY {
             self.keep_all();
         }
     }
@@ -342,6 +345,7 @@ impl Core {
     /// Writes what policies use and nobody else misses: at times, and before a clean end.
     pub fn keep_all(&mut self) {
         self.kept_at = self.now;
+        self.is_unkept = false;
         let usage = json!(self.engine.usage());
         self.meta("usage", &usage);
         if let Some(learnt) = self.engine.beliefs().kept() {

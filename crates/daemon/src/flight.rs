@@ -181,6 +181,10 @@ pub fn replay(
             Line::Question { at } => question = engine.question(at, half_life).or(question),
             Line::Concluded { at, decision, trouble } => {
                 let Some(asked) = question.take() else {
+                    if seen.different > 0 {
+                        // A changed decision leads elsewhere, where nothing need be asked: the first one is told.
+                        return Ok(seen);
+                    }
                     let problem = "an answer without a question".to_owned();
                     return Err(ReplayError::Line { line: number, problem });
                 };

@@ -13,7 +13,12 @@ fn in_seconds(now: Time, then: Time) -> String {
 pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
     match reason {
         Reason::NoRoom { need, free } => {
-            format!("needs {need} GPUs, and {free} that it could use are free")
+            let word = if *need == 1 { "GPU" } else { "GPUs" };
+            match free {
+                0 => format!("needs {need} {word}, and none that it could use is free"),
+                1 => format!("needs {need} {word}, and 1 that it could use is free"),
+                free => format!("needs {need} {word}, and {free} that it could use are free"),
+            }
         }
         Reason::Fragmented { need, free } => {
             format!("needs {need} GPUs together; {free} are free, but not together")

@@ -19,6 +19,7 @@ mod elements;
 mod gavel;
 mod helios;
 mod kubernetes;
+mod live;
 mod moment;
 mod openb;
 mod own;
@@ -172,6 +173,13 @@ pub const FORMATS: &[Format] = &[
         detect: sacct::detect,
         piece: Piece::Line,
         read: sacct::read,
+    },
+    Format {
+        name: "trainyard-live",
+        about: "the history of a daemon of our own, trainyard ps -a --json",
+        detect: |sniff| sniff.first_byte() == Some(b'{') && sniff.contains("\"ran_seconds\""),
+        piece: Piece::Element,
+        read: live::read,
     },
     Format {
         name: "sacct-json",

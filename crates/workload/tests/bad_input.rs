@@ -137,6 +137,19 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
+        format: "trainyard-live",
+        text: "{\"schema_version\":1,\"jobs\":[\n\
+               {\"id\":1,\"name\":\"a\",\"tenant\":\"t\",\"standing\":\"finished\",\"gpus\":1,\"submitted\":1714557600.5,\"ended\":1714557700.5,\"ran_seconds\":60.25,\"priority\":0},\n\
+               {\"id\":2,\"name\":\"b\",\"tenant\":\"t\",\"standing\":\"failed\",\"gpus\":2,\"submitted\":1714557609,\"ended\":1714557700.5,\"ran_seconds\":77,\"priority\":3}\n]}\n",
+        separator: None,
+        is_headed: false,
+        numbers: &[
+            ("\"ran_seconds\":77", "\"ran_seconds\":#", "ran_seconds"),
+            ("\"gpus\":2", "\"gpus\":#", "gpus"),
+            ("1714557609", "#", "submitted"),
+        ],
+    },
+    Sample {
         format: "kubernetes",
         text: "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n\
                {\"kind\":\"Job\",\"metadata\":{\"name\":\"a\",\"creationTimestamp\":\"2024-05-01T10:00:00Z\"},\"spec\":{\"parallelism\":1,\"template\":{\"spec\":{\"containers\":[{\"resources\":{\"limits\":{\"nvidia.com/gpu\":1}}}]}}},\"status\":{\"startTime\":\"2024-05-01T10:01:00Z\",\"completionTime\":\"2024-05-01T10:02:00Z\"}},\n\

@@ -191,6 +191,9 @@ pub struct RunArgs {
     /// The longest time it may hold GPUs, such as 4h.
     #[arg(long, value_name = "SPAN")]
     pub time_limit: Option<String>,
+    /// How often it is tried again after a failure of its own.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub retries: u16,
     /// A variable of its environment (repeatable); kept with the job, so not for secrets.
     #[arg(long = "env", value_name = "NAME=VALUE")]
     pub env: Vec<String>,
@@ -416,6 +419,9 @@ pub enum JobCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show all about one job of the daemon: its launches, what it last said, and its measured costs.
+    #[command(after_help = "Examples:\n  trainyard job show 12\n  trainyard job show 12 --json")]
+    Show(OneJob),
     /// Print the JSON Schema of job files.
     #[command(after_help = "Example:\n  trainyard job schema > job-v1.json")]
     Schema,

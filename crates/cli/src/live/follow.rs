@@ -197,6 +197,7 @@ impl Log {
     /// Goes on until the job, or the one launch, is over.
     fn follow(&self, client: &Client, mut place: Place, output: &Output) -> Result<(), Failure> {
         let mut pause = Pause::default();
+        let mut told = None;
         loop {
             if place.attempt > 0 {
                 let chunk = self.chunk(client, Some(place.attempt), place.from, CHUNK)?;
@@ -222,6 +223,11 @@ impl Log {
             } else if row.standing.is_over() {
                 return Ok(());
             } else {
+                // Whoever looks at nothing is told once why, as soon as it is more than a moment.
+                if pause.is_long() && told != Some(place.attempt) && !row.why.is_empty() {
+                    eprintln!("job {} waits: {}", self.job, row.why);
+                    told = Some(place.attempt);
+                }
                 pause.wait();
             }
         }
@@ -238,6 +244,11 @@ impl Default for Pause {
 }
 
 impl Pause {
+    /// Whether about a second has passed.
+    fn is_long(&self) -> bool {
+        self.0 > Duration::from_millis(400)
+    }
+
     fn wait(&mut self) {
         sleep(self.0);
         self.0 = (self.0 * 3 / 2).min(Duration::from_secs(2));

@@ -1,4 +1,4 @@
-//! Job files as submissions; `job validate` and `job schema`.
+//! Job files as submissions; `job validate` and `job schema`. `job show` is in `detail`.
 
 use super::args::{JobCommand, JobFiles};
 use super::show::{asked, context, versioned};
@@ -16,6 +16,7 @@ use trainyard_report::table::listing;
 /// `job ...`.
 pub fn run(command: &JobCommand, output: &Output) -> Result<(), Failure> {
     match command {
+        JobCommand::Show(args) => super::detail::show(args, output),
         JobCommand::Schema => output.print_json(&trainyard_jobfile::schema()),
         JobCommand::Validate { files, json } => {
             let jobs = read(files)?;

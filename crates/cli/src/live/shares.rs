@@ -68,7 +68,8 @@ pub fn acct(args: &AcctArgs, output: &Output) -> Result<(), Failure> {
             row.tenant.clone(),
             row.jobs.to_string(),
             row.launches.to_string(),
-            format!("{:.2}", row.gpu_hours),
+            // A first job is short, and 0.00 would say that it was not counted.
+            format!("{:.*}", if row.gpu_hours < 1.0 { 4 } else { 2 }, row.gpu_hours),
             format!("{:.2}", row.cost),
         ]
     };

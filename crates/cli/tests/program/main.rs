@@ -2,7 +2,11 @@
 
 mod bad_input;
 #[cfg(feature = "live")]
+mod daemon;
+#[cfg(feature = "live")]
 mod live;
+#[cfg(feature = "live")]
+mod live_and_simulated;
 mod pictures;
 mod place;
 mod profiles;
@@ -12,6 +16,8 @@ mod store;
 mod sweep;
 mod traces;
 mod users;
+#[cfg(feature = "live")]
+mod training;
 
 use place::{Place, lines, words};
 use serde_json::Value;

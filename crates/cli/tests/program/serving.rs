@@ -1,11 +1,9 @@
 //! The real daemon, with real jobs on declared slots.
 
-use super::place::Ran;
+use super::daemon::{Daemon, PATIENCE, program, ran};
 use serde_json::Value;
 use std::fs;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -200,6 +198,31 @@ fn a_daemon_that_is_killed_finds_its_jobs_and_their_ends() {
 }
 
 #[test]
+fn a_keeper_whose_folder_is_gone_goes_too() {
+    let mut daemon = Daemon::start("gone");
+    let job = daemon.submit("job", "exec sleep 1", 1);
+    daemon.wait_until(&job, "running");
+    daemon.kill();
+    let run = daemon.folder.join("s/run");
+    assert!(is_kept(&run), "it runs on without the daemon");
+    fs::remove_dir_all(&run).expect("a folder");
+    let begun = Instant::now();
+    while is_kept(&run) {
+        assert!(begun.elapsed() < PATIENCE, "its keeper stays for ever");
+        sleep(Duration::from_millis(100));
+    }
+}
+
+/// Whether a keeper runs for an attempt in a folder.
+fn is_kept(run: &Path) -> bool {
+    let run = format!("keeper\0{}", run.display());
+    let processes = fs::read_dir("/proc").expect("processes").flatten();
+    processes
+        .filter_map(|process| fs::read(process.path().join("cmdline")).ok())
+        .any(|line| String::from_utf8_lossy(&line).contains(&run))
+}
+
+#[test]
 fn a_live_record_is_replayed_bit_for_bit_and_a_changed_one_is_not() {
     let daemon = Daemon::start("replay");
     for number in 0..6 {
@@ -222,6 +245,34 @@ fn a_live_record_is_replayed_bit_for_bit_and_a_changed_one_is_not() {
     let again = ran(program(&daemon.folder, &["replay", "changed.jsonl"]));
     assert_eq!(again.code, 1, "{}{}", again.out, again.err);
     assert!(again.out.contains("first difference"), "{}", again.out);
+}
+
+#[test]
+fn preemptions_under_several_policies_are_replayed_bit_for_bit() {
+    let options = ["--gpus", "2", "--policy", "priority:preempt=priority"];
+    let daemon = Daemon::start_with("preempt", &options);
+    let low = daemon.submit("low", "exec sleep 2", 2);
+    daemon.wait_until(&low, "running");
+    let above = ["run", "--priority", "5", "--", "sleep", "0.2"];
+    daemon.said(&above);
+    for policy in ["srtf", "las:quantum=1s,turn=0s", "tiresias", "easy"] {
+        daemon.said(&["policy", policy]);
+        for number in 0..3 {
+            daemon.submit(&format!("job{number}"), "sleep 0.2", 1 + number % 2);
+        }
+        sleep(Duration::from_millis(300));
+    }
+    let last = daemon.submit("last", "true", 1);
+    daemon.wait_until(&last, "finished");
+    daemon.wait_until(&low, "finished");
+    let stopped = daemon.json(&["job", "show", &low, "--json"])["preemptions"].as_u64();
+    assert!(stopped >= Some(1), "the job above it stopped it");
+    daemon.said(&["capture", "-o", "record.jsonl"]);
+    let again = ran(program(&daemon.folder, &["replay", "record.jsonl", "--json"]));
+    assert_eq!(again.code, 0, "{}{}", again.out, again.err);
+    let again: Value = serde_json::from_str(&again.out).expect("JSON");
+    assert!(again["decisions"].as_u64().is_some_and(|count| count >= 8), "{again}");
+    assert_eq!(again["different"], 0, "{again}");
 }
 
 #[test]

@@ -101,6 +101,7 @@ impl Core {
             tokens: loaded.tokens.iter().map(|token| token.name.clone()).collect(),
             question: None,
             kept_at: at,
+            is_unkept: false,
             wall,
             now: at,
             turn: Turn::default(),
