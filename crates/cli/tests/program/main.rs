@@ -15,9 +15,10 @@ mod serving;
 mod store;
 mod sweep;
 mod traces;
-mod users;
 #[cfg(feature = "live")]
 mod training;
+#[cfg(feature = "live")]
+mod users;
 
 use place::{Place, lines, words};
 use serde_json::Value;
