@@ -416,10 +416,12 @@ pub(crate) fn text(value: &impl serde::Serialize) -> String {
 /// No such job, or one that is over.
 pub(crate) fn no_such_job(job: JobId, ends: &BTreeMap<JobId, End>) -> Problem {
     match ends.get(&job) {
-        Some(end) => Problem::new(
-            Code::Conflict,
-            format!("job {} is over already: {}", job.0, words::name_of_end(*end)),
-        ),
+        Some(end) => over_already(job, words::name_of_end(*end)),
         None => Problem::new(Code::NotFound, format!("there is no job {} that is not over", job.0)),
     }
+}
+
+/// The job ended before it could be acted on.
+pub(crate) fn over_already(job: JobId, end: &str) -> Problem {
+    Problem::new(Code::Conflict, format!("job {} is over already: {end}", job.0))
 }

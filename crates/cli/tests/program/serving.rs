@@ -197,6 +197,10 @@ fn a_daemon_that_is_killed_finds_its_jobs_and_their_ends() {
     assert_eq!(daemon.json(&["status", "--json"])["epoch"], 2);
     daemon.said(&["cancel", &long]);
     daemon.wait_until(&long, "cancelled");
+    daemon.kill();
+    daemon.start_again();
+    let late = daemon.ask(&["cancel", &long]);
+    assert_eq!(late.code, 7, "it was over before this start: {}", late.err);
 }
 
 #[test]
