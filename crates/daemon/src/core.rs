@@ -195,6 +195,8 @@ pub struct Core {
     pub(crate) drained: BTreeMap<String, String>,
     question: Option<Question>,
     kept_at: Time,
+    /// Rows of jobs that this turn took on, among its writes; their states are put in at its end.
+    added: BTreeMap<JobId, usize>,
     pub(crate) wall: i64,
     pub(crate) now: Time,
     turn: Turn,
@@ -304,14 +306,22 @@ impl Core {
 
     /// Writes what changed: states of jobs, and now and then what policies use.
     fn keep(&mut self) {
+        let mut added = std::mem::take(&mut self.added);
         for (live, end) in self.engine.take_over() {
             self.ended(&live, end);
         }
         for job in self.engine.take_touched() {
-            let Some(record) = self.records.get(&job) else { continue };
-            let Some(kept) = self.engine.kept(job) else { continue };
-            let state = text(&record.course(kept));
-            self.turn.writes.push(Write::SetState { job: job.0, state, end: None });
+            let Some(state) = self.course_of(job) else { continue };
+            match added.remove(&job) {
+                Some(index) => self.complete(index, state),
+                None => self.turn.writes.push(Write::SetState { job: job.0, state, end: None }),
+            }
+        }
+        // A new job that is over already got its state with its end.
+        for (job, index) in added {
+            if let Some(state) = self.course_of(job) {
+                self.complete(index, state);
+            }
         }
         let idle = self.turn.writes.is_empty();
         if !idle {
@@ -319,6 +329,19 @@ impl Core {
         }
         if self.now.since(self.kept_at) >= KEEP_EVERY && !idle {
             self.keep_all();
+        }
+    }
+
+    /// What is to be kept of a job that is not over.
+    fn course_of(&self, job: JobId) -> Option<String> {
+        let (record, kept) = (self.records.get(&job)?, self.engine.kept(job)?);
+        Some(text(&record.course(kept)))
+    }
+
+    /// Puts the state into the row of a new job.
+    fn complete(&mut self, index: usize, known: String) {
+        if let Some(Write::AddJob { state, .. }) = self.turn.writes.get_mut(index) {
+            *state = known;
         }
     }
 

@@ -67,7 +67,7 @@ pub struct Course {
     pub measured: Measured,
     /// Its newest launch.
     #[serde(default)]
-    pub launch: Option<Launch>,
+    pub launch: Option<Box<Launch>>,
     /// Why its user or an operator ended it.
     #[serde(default)]
     pub said: Option<String>,
@@ -107,8 +107,8 @@ pub struct Record {
     pub saved: f64,
     /// Measured costs.
     pub measured: Measured,
-    /// Its newest launch.
-    pub launch: Option<Launch>,
+    /// Its newest launch; most jobs of a long queue have none.
+    pub launch: Option<Box<Launch>>,
     /// Why its user or an operator ended it.
     pub said: Option<String>,
     /// What it last said about itself. Not kept: the next report brings it again.
@@ -132,12 +132,12 @@ impl Record {
     }
 
     /// A job as it was kept.
-    pub fn from_course(submission: Arc<Submission>, course: &Course) -> Record {
+    pub fn from_course(submission: Arc<Submission>, course: Course) -> Record {
         Record {
             saved: course.saved,
             measured: course.measured,
-            launch: course.launch.clone(),
-            said: course.said.clone(),
+            launch: course.launch,
+            said: course.said,
             ..Record::new(submission)
         }
     }

@@ -51,7 +51,7 @@ impl Core {
         let sentence = format!("job {} attempt {} on {}", job.0, attempt.0, place.join(" "));
         self.event("launched", Some(job), &sentence, json!({ "attempt": attempt.0 }));
         if let Some(record) = self.record_mut(job) {
-            record.launch = Some(launch);
+            record.launch = Some(Box::new(launch));
         }
         let order = self.launch_order(&record, attempt, allocation);
         self.turn.orders.push(Order::Launch(Box::new(order)));

@@ -11,7 +11,7 @@ use trainyard_backend::{Exit, Found, StopOrder};
 use trainyard_engine::{Engine, Kept};
 use trainyard_framework::{Beliefs, Usage};
 use trainyard_profile::{Catalog, Speeds};
-use trainyard_store::Loaded;
+use trainyard_store::{JobRow, Loaded};
 use trainyard_types::{
     Attempt, Cluster, End, Event, Job, JobId, ModelId, NodeId, Phase, Tenants, Time,
 };
@@ -73,14 +73,15 @@ impl Core {
     /// A core from what was kept. The turn that comes with it is to be dealt with like any other.
     pub fn open(options: CoreOptions, opening: Opening) -> Result<(Core, Turn), StartError> {
         let Opening { loaded, found, tenants, at, wall } = opening;
-        let meta = Meta(&loaded.meta);
+        let Loaded { jobs, meta: kept, next_job, .. } = loaded;
+        let meta = Meta(&kept);
         let tenants = merged(meta.read("tenants")?.unwrap_or_default(), tenants);
         let kin: Vec<String> = meta.read("kin")?.unwrap_or_default();
         let usage: Vec<Usage> = meta.read("usage")?.unwrap_or_default();
         let drained: BTreeMap<String, String> = meta.read("drained")?.unwrap_or_default();
         let tenant_ids: HashMap<_, _> =
             tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
-        let learnt = loaded.meta.get("learnt").map(String::as_str);
+        let learnt = kept.get("learnt").map(String::as_str);
         let beliefs = beliefs(&options.catalog, &options.cluster, learnt);
         let cluster = Arc::clone(&options.cluster);
         let kin_ids = kin.iter().cloned().zip(KIN_FROM..).collect();
@@ -88,7 +89,7 @@ impl Core {
             engine: Engine::new(cluster, tenants, beliefs, options.setup),
             options,
             records: Arc::default(),
-            next_job: loaded.next_job,
+            next_job,
             kin,
             kin_ids,
             tenant_ids,
@@ -99,11 +100,12 @@ impl Core {
             drained,
             question: None,
             kept_at: at,
+            added: BTreeMap::new(),
             wall,
             now: at,
             turn: Turn::default(),
         };
-        core.restore(&loaded, &usage)?;
+        core.restore(jobs, &usage)?;
         core.rebuild_arrays();
         let base = core.base();
         core.turn.lines.push(base);
@@ -117,10 +119,10 @@ impl Core {
     /// The first line of a flight record: the engine as it is now. Only of use while no question is out.
     pub fn base(&self) -> Line {
         let state = self.engine.state();
-        let jobs: Vec<(Job, Kept)> = (self.records.keys())
-            .filter_map(|job| Some((Job::clone(&state.live(*job)?.spec), self.engine.kept(*job)?)))
+        let jobs: Vec<(Arc<Job>, Kept)> = (self.records.keys())
+            .filter_map(|job| Some((Arc::clone(&state.live(*job)?.spec), self.engine.kept(*job)?)))
             .collect();
-        let ends = satisfied(jobs.iter().map(|(job, _)| job), &self.records);
+        let ends = satisfied(jobs.iter().map(|(job, _)| job.as_ref()), &self.records);
         Line::Base(Box::new(Base {
             version: FLIGHT_VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
@@ -143,10 +145,11 @@ impl Core {
         self.drained.keys().filter_map(|name| self.node(name).ok()).collect()
     }
 
-    fn restore(&mut self, loaded: &Loaded, usage: &[Usage]) -> Result<(), StartError> {
-        let mut jobs: Vec<(Arc<Job>, Kept)> = Vec::with_capacity(loaded.jobs.len());
+    fn restore(&mut self, rows: Vec<JobRow>, usage: &[Usage]) -> Result<(), StartError> {
+        let mut jobs: Vec<(Arc<Job>, Kept)> = Vec::with_capacity(rows.len());
         let mut records = BTreeMap::new();
-        for row in &loaded.jobs {
+        // Row by row, so that the texts and what is made of them are never there all at once.
+        for row in rows {
             let unreadable = |fault: serde_json::Error| StartError::Row {
                 row: format!("job {}", row.job),
                 problem: fault.to_string(),
@@ -155,9 +158,10 @@ impl Core {
             let mut course: Course = serde_json::from_str(&row.state).map_err(unreadable)?;
             self.bring_up_to_date(&mut submission)?;
             course.kept.state.planned = None;
+            let kept = course.kept.clone();
             let submission = Arc::new(submission);
-            let record = Record::from_course(Arc::clone(&submission), &course);
-            jobs.push((Arc::clone(&submission.job), course.kept));
+            let record = Record::from_course(Arc::clone(&submission), course);
+            jobs.push((Arc::clone(&submission.job), kept));
             records.insert(JobId(row.job), Arc::new(record));
         }
         let ends = satisfied(jobs.iter().map(|(job, _)| job.as_ref()), &records);

@@ -66,7 +66,7 @@ impl Front {
             Some((row, record)) => JobDetail {
                 row,
                 spec: record.submission.spec.clone(),
-                attempts: with_newest(attempts, record.launch.as_ref()),
+                attempts: with_newest(attempts, record.launch.as_deref()),
                 report: record.report.clone(),
                 measured: record.measured,
             },

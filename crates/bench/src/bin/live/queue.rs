@@ -33,7 +33,7 @@ pub fn run(program: &Path, folder: &Path, jobs: usize, show: &mut impl FnMut(Row
     let syncs = daemon.syncs_per_second()?;
     show(told("disk", format!("{syncs:.0} syncs/s of 4 KiB, one after the other"), ("", true)));
     daemon.start()?;
-    let occupy = job("sleep").replace("[\"sleep\"]", "[\"sleep\",\"600\"]");
+    let occupy = job("sleep", 0).replace("--seed=0", "600");
     daemon.connect()?.post("/v1/jobs", &format!("{{\"jobs\":[{occupy}]}}"))?;
 
     let done = together(&daemon, SINGLES, 1)?;
@@ -68,7 +68,6 @@ pub fn run(program: &Path, folder: &Path, jobs: usize, show: &mut impl FnMut(Row
 
 /// Sends so many requests of so many jobs over all connections at once.
 fn together(daemon: &Daemon, requests: usize, jobs: usize) -> Result<Done> {
-    let body = format!("{{\"jobs\":[{}]}}", vec![job("true"); jobs].join(","));
     let next = AtomicUsize::new(0);
     let lines = (0..CONNECTIONS).map(|_| daemon.connect()).collect::<Result<Vec<Line>>>()?;
     let (cpu, begun) = (daemon.cpu_seconds()?, Instant::now());
@@ -76,7 +75,14 @@ fn together(daemon: &Daemon, requests: usize, jobs: usize) -> Result<Done> {
     thread::scope(|scope| -> Result<()> {
         let send = |mut line: Line| {
             let mut own = Vec::new();
-            while next.fetch_add(1, Ordering::Relaxed) < requests {
+            loop {
+                let request = next.fetch_add(1, Ordering::Relaxed);
+                if request >= requests {
+                    break;
+                }
+                let each: Vec<String> =
+                    (0..jobs).map(|index| job("true", request * jobs + index)).collect();
+                let body = format!("{{\"jobs\":[{}]}}", each.join(","));
                 let sent = Instant::now();
                 line.post("/v1/jobs", &body)?;
                 own.push(sent.elapsed());
@@ -106,10 +112,10 @@ impl Done {
     }
 }
 
-/// A job as a command would submit it.
-fn job(program: &str) -> String {
+/// A job as a command would submit it; no two are alike.
+fn job(program: &str, number: usize) -> String {
     format!(
-        "{{\"name\":\"train\",\"argv\":[\"{program}\"],\"cwd\":\"/\",\"gpus\":1,\"expected_seconds\":3600,\
+        "{{\"name\":\"train\",\"argv\":[\"{program}\",\"--seed={number}\"],\"cwd\":\"/\",\"gpus\":1,\"expected_seconds\":3600,\
          \"env\":{{\"EPOCHS\":\"90\",\"DATA\":\"/data/imagenet\"}}}}"
     )
 }
