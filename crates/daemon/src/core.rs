@@ -23,7 +23,7 @@ pub use submit::JOBS_MAX;
 use crate::access::Caller;
 use crate::desk::{Act, NewToken, NodeAct};
 use crate::flight::Line;
-use crate::record::Record;
+use crate::record::{Packer, Record};
 use crate::words;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -180,6 +180,7 @@ pub struct Core {
     /// Jobs that are not over, shared with whoever looks.
     pub(crate) records: Arc<BTreeMap<JobId, Arc<Record>>>,
     pub(crate) next_job: u32,
+    packer: Packer,
     /// Names of models without a profile, in the order of their ids.
     kin: Vec<String>,
     kin_ids: HashMap<String, u32>,
@@ -368,6 +369,17 @@ impl Core {
     pub(crate) fn event(&mut self, kind: &str, job: Option<JobId>, sentence: &str, data: Value) {
         let user = job.and_then(|job| self.records.get(&job));
         let user = user.map(|record| record.submission.user.clone());
+        self.event_of(kind, (job, user), sentence, data);
+    }
+
+    /// An event of a job whose owner is known.
+    fn event_of(
+        &mut self,
+        kind: &str,
+        (job, user): (Option<JobId>, Option<String>),
+        sentence: &str,
+        data: Value,
+    ) {
         self.turn.writes.push(Write::AddEvent {
             wall: self.wall,
             kind: kind.to_owned(),

@@ -72,7 +72,7 @@ impl Daemon {
     fn standing(&self, job: &str) -> String {
         let all = self.json(&["ps", "-a", "--json"]);
         let rows = all["jobs"].as_array().expect("rows");
-        let row = rows.iter().find(|row| row["id"].to_string() == job);
+        let row = rows.iter().find(|row| row["id"].as_u64() == job.parse().ok());
         row.map_or_else(String::new, |row| row["standing"].as_str().unwrap_or("").to_owned())
     }
 

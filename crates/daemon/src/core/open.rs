@@ -4,7 +4,7 @@ use super::submit::KIN_FROM;
 use super::{Core, CoreOptions, Order, Turn};
 use crate::flight::{Base, FLIGHT_VERSION, Line};
 use crate::learn::Learnt;
-use crate::record::{Course, Record, Submission};
+use crate::record::{Course, Packer, Record, Submission};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use trainyard_backend::{Exit, Found, StopOrder};
@@ -90,6 +90,7 @@ impl Core {
             options,
             records: Arc::default(),
             next_job,
+            packer: Packer::new(),
             kin,
             kin_ids,
             tenant_ids,
@@ -159,7 +160,7 @@ impl Core {
             self.bring_up_to_date(&mut submission)?;
             course.kept.state.planned = None;
             let kept = course.kept.clone();
-            let submission = Arc::new(submission);
+            let submission = Arc::new(self.packer.brief(submission));
             let record = Record::from_course(Arc::clone(&submission), course);
             jobs.push((Arc::clone(&submission.job), kept));
             records.insert(JobId(row.job), Arc::new(record));
@@ -262,7 +263,7 @@ impl Core {
 
     fn stop_again(&mut self, job: JobId, attempt: Attempt) {
         let Some(record) = self.records.get(&job) else { return };
-        let grace_seconds = record.submission.spec.checkpoint.grace_seconds;
+        let grace_seconds = record.submission.grace_seconds;
         let order = StopOrder { grace_seconds, why: "the daemon was started anew".to_owned() };
         self.turn.orders.push(Order::Stop(job, attempt, order));
     }

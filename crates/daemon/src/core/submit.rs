@@ -147,16 +147,15 @@ impl Core {
         });
         let (user, wall) = (caller.user.clone(), self.wall);
         let job_of_engine = Arc::clone(&job);
-        let submission =
-            Arc::new(Submission { job, spec, user, tenant, identity, wall, array, unit });
-        let record = Record::new(Arc::clone(&submission));
+        let submission = Submission { job, spec, user, tenant, identity, wall, array, unit };
+        self.write_new(id, &submission);
+        let record = Record::new(Arc::new(self.packer.brief(submission)));
         Arc::make_mut(&mut self.records).insert(id, Arc::new(record));
         self.apply(Event::Submitted(job_of_engine));
         if hold {
             self.apply(Event::Hold(id));
         }
         self.join_array(id, array);
-        self.write_new(id, &submission);
     }
 
     /// The row of a new job. Its state is written into it at the end of the turn, when it is known.
@@ -172,7 +171,12 @@ impl Core {
         });
         let sentence =
             format!("{} submitted job {} ({})", submission.user, id.0, submission.spec.name);
-        self.event("submitted", Some(id), &sentence, json!({ "gpus": submission.spec.gpus }));
+        self.event_of(
+            "submitted",
+            (Some(id), Some(submission.user.clone())),
+            &sentence,
+            json!({ "gpus": submission.spec.gpus }),
+        );
     }
 
     fn job(
