@@ -18,13 +18,22 @@ pub struct Clock {
 impl Clock {
     /// A clock for a store that was born at Unix time `born` and last written at engine time `last`.
     pub fn start(born: i64, last: Time) -> Clock {
-        let age = u64::try_from(wall_micros() - born).unwrap_or(0);
-        Clock { begun: Time(age.max(last.0)), booted: boot_micros() }
+        Clock::started_at((wall_micros(), boot_micros()), born, last)
     }
 
     /// The engine's time.
     pub fn now(&self) -> Time {
-        Time(self.begun.0 + boot_micros().saturating_sub(self.booted))
+        self.at(boot_micros())
+    }
+
+    /// The same with the two clocks of the machine given: Unix time, and time since it was started.
+    fn started_at((wall, boot): (i64, u64), born: i64, last: Time) -> Clock {
+        let age = u64::try_from(wall.saturating_sub(born)).unwrap_or(0);
+        Clock { begun: Time(age.max(last.0)), booted: boot }
+    }
+
+    fn at(&self, boot: u64) -> Time {
+        Time(self.begun.0 + boot.saturating_sub(self.booted))
     }
 }
 
@@ -42,6 +51,25 @@ fn boot_micros() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wall_clock_that_jumps_by_a_year_either_way_costs_no_time_and_gives_none() {
+        const YEAR: i64 = 366 * 86_400_000_000;
+        let (born, boot) = (5 * YEAR, 1_000_000);
+        let mut last = Time::ZERO;
+        let mut clock = Clock::started_at((born, boot), born, last);
+        // While it runs it does not look at the wall clock at all, and a daemon that starts again goes on from `last`.
+        for (second, jump) in [(1, 0), (2, YEAR), (3, -YEAR), (4, -6 * YEAR), (5, 0)] {
+            let now = clock.at(boot + second * 1_000_000);
+            assert!(now > last, "{now:?} after {last:?}");
+            assert!(now.0 < (YEAR + 10_000_000) as u64, "a jump counts once, at a start: {now:?}");
+            last = now;
+            let wall = born + second as i64 * 1_000_000 + jump;
+            clock = Clock::started_at((wall, boot + second * 1_000_000), born, last);
+            assert!(clock.at(boot + second * 1_000_000) >= last, "never back");
+        }
+        assert_eq!(clock.at(0), clock.begun, "not even where the machine's own clock is odd");
+    }
 
     #[test]
     fn time_never_goes_back_whatever_the_wall_clock_says() {

@@ -23,7 +23,7 @@ pub use submit::JOBS_MAX;
 use crate::access::Caller;
 use crate::desk::{Act, NewToken, NodeAct};
 use crate::flight::Line;
-use crate::record::Record;
+use crate::record::{Packer, Record};
 use crate::words;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -184,6 +184,7 @@ pub struct Core {
     /// Jobs that are not over, shared with whoever looks.
     pub(crate) records: Arc<BTreeMap<JobId, Arc<Record>>>,
     pub(crate) next_job: u32,
+    packer: Packer,
     /// Names of models without a profile, in the order of their ids.
     kin: Vec<String>,
     kin_ids: HashMap<String, u32>,
@@ -203,6 +204,8 @@ pub struct Core {
     kept_at: Time,
     /// Whether something was written since: what policies use is written then too, at the latest after `KEEP_EVERY`.
     is_unkept: bool,
+    /// Rows of jobs that this turn took on, among its writes; their states are put in at its end.
+    added: BTreeMap<JobId, usize>,
     pub(crate) wall: i64,
     pub(crate) now: Time,
     turn: Turn,
@@ -324,14 +327,22 @@ impl Core {
 
     /// Writes what changed: states of jobs, and now and then what policies use.
     fn keep(&mut self) {
+        let mut added = std::mem::take(&mut self.added);
         for (live, end) in self.engine.take_over() {
             self.ended(&live, end);
         }
         for job in self.engine.take_touched() {
-            let Some(record) = self.records.get(&job) else { continue };
-            let Some(kept) = self.engine.kept(job) else { continue };
-            let state = text(&record.course(kept));
-            self.turn.writes.push(Write::SetState { job: job.0, state, end: None });
+            let Some(state) = self.course_of(job) else { continue };
+            match added.remove(&job) {
+                Some(index) => self.complete(index, state),
+                None => self.turn.writes.push(Write::SetState { job: job.0, state, end: None }),
+            }
+        }
+        // A new job that is over already got its state with its end.
+        for (job, index) in added {
+            if let Some(state) = self.course_of(job) {
+                self.complete(index, state);
+            }
         }
         if !self.turn.writes.is_empty() {
             self.meta("last_at", &json!(self.now.0));
@@ -339,6 +350,19 @@ impl Core {
         }
         if self.is_unkept && self.now.since(self.kept_at) >= KEEP_EVERY {
             self.keep_all();
+        }
+    }
+
+    /// What is to be kept of a job that is not over.
+    fn course_of(&self, job: JobId) -> Option<String> {
+        let (record, kept) = (self.records.get(&job)?, self.engine.kept(job)?);
+        Some(text(&record.course(kept)))
+    }
+
+    /// Puts the state into the row of a new job.
+    fn complete(&mut self, index: usize, known: String) {
+        if let Some(Write::AddJob { state, .. }) = self.turn.writes.get_mut(index) {
+            *state = known;
         }
     }
 
@@ -366,6 +390,17 @@ impl Core {
     pub(crate) fn event(&mut self, kind: &str, job: Option<JobId>, sentence: &str, data: Value) {
         let user = job.and_then(|job| self.records.get(&job));
         let user = user.map(|record| record.submission.user.clone());
+        self.event_of(kind, (job, user), sentence, data);
+    }
+
+    /// An event of a job whose owner is known.
+    fn event_of(
+        &mut self,
+        kind: &str,
+        (job, user): (Option<JobId>, Option<String>),
+        sentence: &str,
+        data: Value,
+    ) {
         self.turn.writes.push(Write::AddEvent {
             wall: self.wall,
             kind: kind.to_owned(),
@@ -437,10 +472,12 @@ pub(crate) fn text(value: &impl serde::Serialize) -> String {
 /// No such job, or one that is over.
 pub(crate) fn no_such_job(job: JobId, ends: &BTreeMap<JobId, End>) -> Problem {
     match ends.get(&job) {
-        Some(end) => Problem::new(
-            Code::Conflict,
-            format!("job {} is over already: {}", job.0, words::name_of_end(*end)),
-        ),
+        Some(end) => over_already(job, words::name_of_end(*end)),
         None => Problem::new(Code::NotFound, format!("there is no job {} that is not over", job.0)),
     }
+}
+
+/// The job ended before it could be acted on.
+pub(crate) fn over_already(job: JobId, end: &str) -> Problem {
+    Problem::new(Code::Conflict, format!("job {} is over already: {end}", job.0))
 }

@@ -31,7 +31,7 @@ pub struct Base {
     /// The half-life it names.
     pub half_life: Span,
     /// Jobs that were not over.
-    pub jobs: Vec<(Job, Kept)>,
+    pub jobs: Vec<(Arc<Job>, Kept)>,
     /// How jobs ended that others wait for.
     pub ends: Vec<(JobId, End)>,
     /// Use of tenants.
@@ -218,7 +218,7 @@ pub fn replay(
 pub fn engine_of(base: Base, believer: &Believer<'_>) -> Engine {
     let beliefs = believer(&base.cluster, base.learnt.as_deref());
     let mut engine = Engine::new(Arc::new(base.cluster), base.tenants, beliefs, base.setup);
-    let jobs = base.jobs.into_iter().map(|(job, kept)| (Arc::new(job), kept)).collect();
+    let jobs = base.jobs;
     engine.restore(base.at, jobs, &base.ends, &base.usage);
     for node in base.drained {
         engine.apply(base.at, Event::NodeDrained(node));

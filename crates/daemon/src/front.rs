@@ -136,7 +136,9 @@ impl Desk for Front {
 
     fn act(&self, caller: Caller, job: u32, act: Act) -> Reply<'_, JobRow> {
         Box::pin(async move {
-            self.ask(&caller, || Ask::Act { job, act: act.clone() }).await?;
+            if let Err(problem) = self.ask(&caller, || Ask::Act { job, act: act.clone() }).await {
+                return Err(self.unless_over(job, problem).await);
+            }
             let (row, _) = self.row(job).await?;
             Ok(row)
         })

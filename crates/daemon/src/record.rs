@@ -1,6 +1,7 @@
 //! What the daemon keeps of a job beside what the engine keeps.
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
 use std::sync::Arc;
 use trainyard_api::JobSpec;
 use trainyard_api::answer::{Holding, Measured};
@@ -30,6 +31,104 @@ pub struct Submission {
     /// In what its work is counted.
     #[serde(default)]
     pub unit: Unit,
+}
+
+/// What of a submission is at hand. The rest lies packed: a queue is long, and only a launch or a look needs it.
+#[derive(Clone, Debug)]
+pub struct Brief {
+    /// The job as the engine knows it.
+    pub job: Arc<Job>,
+    /// What people call it.
+    pub name: String,
+    /// Who submitted it.
+    pub user: String,
+    /// Who pays.
+    pub tenant: String,
+    /// When, in microseconds of Unix time.
+    pub wall: i64,
+    /// Its place in an array.
+    pub array: Option<Element>,
+    /// In what its work is counted.
+    pub unit: Unit,
+    /// How long its user expects it to run.
+    pub expected_seconds: Option<f64>,
+    /// How long it has to save its state.
+    pub grace_seconds: f64,
+    /// The exit code that means "saved, start me again".
+    pub exit_code: i32,
+    packed: Box<str>,
+}
+
+/// Packs submissions: what has its default is left out, and takes it again when unpacked.
+#[derive(Debug)]
+pub struct Packer(JobSpec);
+
+impl Packer {
+    /// Knows the defaults.
+    pub fn new() -> Packer {
+        Packer(JobSpec::default())
+    }
+
+    /// What is kept of a submission while its job is not over.
+    pub fn brief(&self, submission: Submission) -> Brief {
+        let Submission { job, spec, user, tenant, identity, wall, array, unit } = submission;
+        let lean = Lean { spec: &spec, defaults: &self.0 };
+        let packed = serde_json::to_string(&(lean, identity)).expect("our own types become JSON");
+        Brief {
+            job,
+            name: spec.name,
+            user,
+            tenant,
+            wall,
+            array,
+            unit,
+            expected_seconds: spec.expected_seconds,
+            grace_seconds: spec.checkpoint.grace_seconds,
+            exit_code: spec.checkpoint.exit_code,
+            packed: packed.into_boxed_str(),
+        }
+    }
+}
+
+impl Default for Packer {
+    fn default() -> Packer {
+        Packer::new()
+    }
+}
+
+impl Brief {
+    /// As its user described it, and who it runs as.
+    pub fn unpack(&self) -> (JobSpec, Option<Identity>) {
+        serde_json::from_str(&self.packed).expect("what was packed here can be unpacked")
+    }
+}
+
+/// A description without what has its default.
+struct Lean<'a> {
+    spec: &'a JobSpec,
+    defaults: &'a JobSpec,
+}
+
+impl Serialize for Lean<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        // All fields are named, so that a new one cannot be forgotten.
+        macro_rules! keep {
+            ($($field:ident)*) => {
+                let JobSpec { $($field),* } = self.spec;
+                $(if *$field != self.defaults.$field {
+                    map.serialize_entry(stringify!($field), $field)?;
+                })*
+            };
+        }
+        keep!(
+            name argv script cwd env tenant gpus gpus_min gpus_max gpu_types gpu_permille
+            gpu_memory_mib cpus_per_gpu memory_mib_per_gpu nodes_max processes priority weight
+            model steps expected_seconds deadline_seconds after begin time_limit_seconds
+            min_run_seconds preemptible retries checkpoint hold array
+        );
+        map.end()
+    }
 }
 
 /// An element of an array.
@@ -67,7 +166,7 @@ pub struct Course {
     pub measured: Measured,
     /// Its newest launch.
     #[serde(default)]
-    pub launch: Option<Launch>,
+    pub launch: Option<Box<Launch>>,
     /// Why its user or an operator ended it.
     #[serde(default)]
     pub said: Option<String>,
@@ -102,13 +201,13 @@ pub struct Launch {
 #[derive(Clone, Debug)]
 pub struct Record {
     /// What was submitted.
-    pub submission: Arc<Submission>,
+    pub submission: Arc<Brief>,
     /// Work its newest checkpoint holds.
     pub saved: f64,
     /// Measured costs.
     pub measured: Measured,
-    /// Its newest launch.
-    pub launch: Option<Launch>,
+    /// Its newest launch; most jobs of a long queue have none.
+    pub launch: Option<Box<Launch>>,
     /// Why its user or an operator ended it.
     pub said: Option<String>,
     /// What it last said about itself. Not kept: the next report brings it again.
@@ -119,7 +218,7 @@ pub struct Record {
 
 impl Record {
     /// A job that was just submitted.
-    pub fn new(submission: Arc<Submission>) -> Record {
+    pub fn new(submission: Arc<Brief>) -> Record {
         Record {
             submission,
             saved: 0.0,
@@ -132,12 +231,12 @@ impl Record {
     }
 
     /// A job as it was kept.
-    pub fn from_course(submission: Arc<Submission>, course: &Course) -> Record {
+    pub fn from_course(submission: Arc<Brief>, course: Course) -> Record {
         Record {
             saved: course.saved,
             measured: course.measured,
-            launch: course.launch.clone(),
-            said: course.said.clone(),
+            launch: course.launch,
+            said: course.said,
             ..Record::new(submission)
         }
     }
@@ -150,6 +249,43 @@ impl Record {
             measured: self.measured,
             launch: self.launch.clone(),
             said: self.said.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_types::Time;
+
+    #[test]
+    fn what_is_packed_is_unpacked_to_the_last_field() {
+        let mut spec = JobSpec {
+            name: "train".to_owned(),
+            argv: vec!["python".to_owned(), "a \"b\"".to_owned()],
+            cwd: Some("/data".to_owned()),
+            expected_seconds: Some(0.1 + 0.2),
+            retries: 0,
+            ..JobSpec::default()
+        };
+        spec.env.insert("SEED".to_owned(), String::new());
+        spec.checkpoint.exit_code = 3;
+        let identity = Identity { uid: 7, gid: 8, name: "ann".to_owned(), home: "/h".to_owned() };
+        for (spec, identity) in [(spec, Some(identity)), (JobSpec::default(), None)] {
+            let submission = Submission {
+                job: Arc::new(Job::simple(JobId(0), Time(0), 1)),
+                spec: spec.clone(),
+                user: "ann".to_owned(),
+                tenant: "lab".to_owned(),
+                identity: identity.clone(),
+                wall: 5,
+                array: None,
+                unit: Unit::Steps,
+            };
+            let brief = Packer::new().brief(submission);
+            assert_eq!(brief.exit_code, spec.checkpoint.exit_code);
+            assert!(brief.packed.len() < 250, "defaults are left out: {}", brief.packed);
+            assert_eq!(brief.unpack(), (spec, identity));
         }
     }
 }

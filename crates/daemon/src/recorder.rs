@@ -157,10 +157,12 @@ impl Tape {
             self.next_file()?;
         }
         let Some((file, _)) = &mut self.file else { return Ok(()) };
-        let text = serde_json::to_string(line).map_err(io::Error::other)?;
-        self.bytes += text.len() as u64 + 1;
-        file.write_all(text.as_bytes())?;
-        file.write_all(b"\n")
+        // A base may be large, so it never lies in memory as a whole.
+        let mut counted = Counted { file, bytes: 0 };
+        let written = serde_json::to_writer(&mut counted, line).map_err(io::Error::other);
+        let written = written.and_then(|()| counted.write_all(b"\n"));
+        self.bytes += counted.bytes;
+        written
     }
 
     fn next_file(&mut self) -> io::Result<()> {
@@ -190,6 +192,24 @@ impl Tape {
             tracing::warn!(target: "trainyard::flight", "{trouble}");
         }
         *self.trouble.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = trouble;
+    }
+}
+
+/// A file that knows how much went into it.
+struct Counted<'a> {
+    file: &'a mut BufWriter<File>,
+    bytes: u64,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 

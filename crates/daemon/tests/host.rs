@@ -214,6 +214,10 @@ async fn a_policy_that_panics_does_not_stop_the_daemon() {
     // On a busy machine a panic may take longer to unwind than the policy is given.
     let failures = ["policy_panics", "policy_stuck"].map(|name| status.stats[name].as_u64());
     assert!(failures.into_iter().flatten().sum::<u64>() >= 3, "{status:?}");
+    // On a busy machine a panic takes longer to be told of than the policy may think.
+    let count = |name: &str| status.stats[name].as_u64().unwrap();
+    assert!(count("policy_panics") + count("policy_stuck") >= 3, "{status:?}");
+    assert!(count("policy_panics") >= 1, "{status:?}");
     let refused = PolicyRequest { policy: "other".to_owned(), ..PolicyRequest::default() };
     let refused = bench.front.set_policy(admin(), refused).await.unwrap_err();
     assert_eq!(refused.code, trainyard_api::Code::BadInput);

@@ -58,6 +58,9 @@ pub struct ServeArgs {
     /// Do not use cgroups, even where they can be had.
     #[arg(long)]
     pub no_cgroups: bool,
+    /// Processes and threads that one attempt of a job may have.
+    #[arg(long, value_name = "NUMBER", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
+    pub processes_max: u32,
     /// How the log is written, to standard error.
     #[arg(long, value_name = "FORM", value_enum, default_value_t = LogForm::Text)]
     pub log: LogForm,

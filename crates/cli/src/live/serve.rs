@@ -24,8 +24,6 @@ use trainyard_engine::Setup;
 use trainyard_store::Store;
 use trainyard_types::Tenants;
 
-/// Processes and threads of one attempt, where nothing else limits them.
-const PROCESSES_MAX: u32 = 8192;
 /// Bytes of log kept for each process.
 const LOG_BYTES_MAX: u64 = 256 << 20;
 
@@ -143,7 +141,7 @@ fn core_options(
         half_life,
         boot: boot.trim().to_owned(),
         checkpoint_root: places.run.join("checkpoints").display().to_string(),
-        processes_max: PROCESSES_MAX,
+        processes_max: args.processes_max,
         log_bytes_max: LOG_BYTES_MAX,
     };
     Ok((core, tenants))

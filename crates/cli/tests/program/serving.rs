@@ -7,6 +7,126 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// How long anything may take before a test gives up on it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A daemon with a folder of its own, short enough for the names of sockets.
+struct Daemon {
+    folder: PathBuf,
+    process: Child,
+}
+
+impl Daemon {
+    fn start(name: &str) -> Daemon {
+        let folder = std::env::temp_dir().join(format!("ty-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        let process = spawn(&folder);
+        Daemon { folder, process }
+    }
+
+    /// Ends the daemon as a crash would, and waits.
+    fn kill(&mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("it ends");
+    }
+
+    fn start_again(&mut self) {
+        self.process = spawn(&self.folder);
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Ran {
+        ran(self.command(arguments))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = program(&self.folder, arguments);
+        command
+            .env("TRAINYARD_SERVER", format!("unix:{}", self.folder.join("s/api.sock").display()));
+        command
+    }
+
+    fn said(&self, arguments: &[&str]) -> String {
+        let ran = self.ask(arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {}{}", ran.out, ran.err);
+        ran.out
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.said(arguments)).expect("JSON")
+    }
+
+    /// Submits a shell script that needs so many GPUs; the id of the job.
+    fn submit(&self, name: &str, script: &str, gpus: u32) -> String {
+        let file = format!("{name}.toml");
+        let text = format!(
+            "name = \"{name}\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\ngpus = {gpus}\nretries = 0\n"
+        );
+        fs::write(self.folder.join(&file), text).expect("a file");
+        let submitted = self.json(&["submit", &file, "--json"]);
+        submitted["jobs"][0].as_u64().expect("an id").to_string()
+    }
+
+    fn standing(&self, job: &str) -> String {
+        let all = self.json(&["ps", "-a", "--json"]);
+        let rows = all["jobs"].as_array().expect("rows");
+        let row = rows.iter().find(|row| row["id"].as_u64() == job.parse().ok());
+        row.map_or_else(String::new, |row| row["standing"].as_str().unwrap_or("").to_owned())
+    }
+
+    fn wait_until(&self, job: &str, standing: &str) {
+        let begun = Instant::now();
+        while self.standing(job) != standing {
+            let late = begun.elapsed() > PATIENCE;
+            assert!(!late, "job {job} is {} and not {standing}", self.standing(job));
+            sleep(Duration::from_millis(30));
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let jobs = self.ask(&["ps", "--json"]).out;
+        let jobs: Value = serde_json::from_str(&jobs).unwrap_or_default();
+        for row in jobs["jobs"].as_array().into_iter().flatten() {
+            self.ask(&["cancel", &row["id"].to_string()]);
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn program(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
+    command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    for name in ["STATE", "SERVER", "TOKEN", "TOKEN_FILE", "CA"] {
+        command.env_remove(format!("TRAINYARD_{name}"));
+    }
+    command
+}
+
+fn ran(mut command: Command) -> Ran {
+    let output = command.output().expect("the program starts");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let code = output.status.code().unwrap_or(-1);
+    Ran { code, out: text(output.stdout), err: text(output.stderr) }
+}
+
+fn spawn(folder: &Path) -> Child {
+    let mut command = program(folder, &["serve", "--state", "s", "--gpus", "2"]);
+    let log = fs::File::create(folder.join("serve.log")).expect("a log");
+    command.stdout(log.try_clone().expect("a log")).stderr(log);
+    let process = command.spawn().expect("the daemon starts");
+    let begun = Instant::now();
+    while UnixStream::connect(folder.join("s/api.sock")).is_err() {
+        let log = fs::read_to_string(folder.join("serve.log")).unwrap_or_default();
+        assert!(begun.elapsed() < PATIENCE, "the daemon does not answer: {log}");
+        sleep(Duration::from_millis(20));
+    }
+    process
+}
+
 #[test]
 fn jobs_run_wait_are_explained_and_end() {
     let daemon = Daemon::start("jobs");
@@ -75,6 +195,10 @@ fn a_daemon_that_is_killed_finds_its_jobs_and_their_ends() {
     assert_eq!(daemon.json(&["status", "--json"])["epoch"], 2);
     daemon.said(&["cancel", &long]);
     daemon.wait_until(&long, "cancelled");
+    daemon.kill();
+    daemon.start_again();
+    let late = daemon.ask(&["cancel", &long]);
+    assert_eq!(late.code, 7, "it was over before this start: {}", late.err);
 }
 
 #[test]

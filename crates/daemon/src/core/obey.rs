@@ -51,7 +51,7 @@ impl Core {
         let sentence = format!("job {} attempt {} on {}", job.0, attempt.0, place.join(" "));
         self.event("launched", Some(job), &sentence, json!({ "attempt": attempt.0 }));
         if let Some(record) = self.record_mut(job) {
-            record.launch = Some(launch);
+            record.launch = Some(Box::new(launch));
         }
         let order = self.launch_order(&record, attempt, allocation);
         self.turn.orders.push(Order::Launch(Box::new(order)));
@@ -65,7 +65,8 @@ impl Core {
         allocation: &Allocation,
     ) -> LaunchOrder {
         let submission = &record.submission;
-        let (spec, job) = (&submission.spec, submission.job.id);
+        let job = submission.job.id;
+        let (spec, identity) = submission.unpack();
         let mut devices: Vec<(u8, String)> = Vec::new();
         for (node, mask) in allocation.placement.masks() {
             let of_node = &self.options.devices[node.index()];
@@ -77,16 +78,16 @@ impl Core {
         LaunchOrder {
             job,
             attempt,
-            name: spec.name.clone(),
-            argv: spec.argv.clone(),
-            script: spec.script.clone(),
-            cwd: spec.cwd.clone().unwrap_or_else(|| "/".to_owned()),
-            env: spec.env.clone(),
-            identity: submission.identity.clone(),
+            name: spec.name,
+            argv: spec.argv,
+            script: spec.script,
+            cwd: spec.cwd.unwrap_or_else(|| "/".to_owned()),
+            env: spec.env,
+            identity,
             gpus: devices.iter().map(|(index, _)| *index).collect(),
             devices: devices.into_iter().map(|(_, name)| name).collect(),
             processes: spec.processes,
-            checkpoint: spec.checkpoint.clone(),
+            checkpoint: spec.checkpoint,
             checkpoint_dir: dir,
             resumes_from: record.saved,
             batch: allocation.knobs.batch,
@@ -113,7 +114,7 @@ impl Core {
             Why::Pruned => "the policy ended it",
             Why::Machine => "a machine it uses is lost",
         };
-        let grace_seconds = record.submission.spec.checkpoint.grace_seconds;
+        let grace_seconds = record.submission.grace_seconds;
         let sentence = format!("job {} attempt {} stops: {why}", job.0, attempt.0);
         self.event("stopping", Some(job), &sentence, json!({ "attempt": attempt.0 }));
         let order = StopOrder { grace_seconds, why: why.to_owned() };

@@ -4,14 +4,14 @@ use super::submit::KIN_FROM;
 use super::{Core, CoreOptions, Order, Turn};
 use crate::flight::{Base, FLIGHT_VERSION, Line};
 use crate::learn::Learnt;
-use crate::record::{Course, Record, Submission};
+use crate::record::{Course, Packer, Record, Submission};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use trainyard_backend::{Exit, Found, StopOrder};
 use trainyard_engine::{Engine, Kept};
 use trainyard_framework::{Beliefs, Usage};
 use trainyard_profile::{Catalog, Speeds};
-use trainyard_store::Loaded;
+use trainyard_store::{JobRow, Loaded};
 use trainyard_types::{
     Attempt, Cluster, End, Event, Job, JobId, ModelId, NodeId, Phase, Tenants, Time,
 };
@@ -73,14 +73,15 @@ impl Core {
     /// A core from what was kept. The turn that comes with it is to be dealt with like any other.
     pub fn open(options: CoreOptions, opening: Opening) -> Result<(Core, Turn), StartError> {
         let Opening { loaded, found, tenants, at, wall } = opening;
-        let meta = Meta(&loaded.meta);
+        let Loaded { jobs, meta: kept, next_job, .. } = loaded;
+        let meta = Meta(&kept);
         let tenants = merged(meta.read("tenants")?.unwrap_or_default(), tenants);
         let kin: Vec<String> = meta.read("kin")?.unwrap_or_default();
         let usage: Vec<Usage> = meta.read("usage")?.unwrap_or_default();
         let drained: BTreeMap<String, String> = meta.read("drained")?.unwrap_or_default();
         let tenant_ids: HashMap<_, _> =
             tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
-        let learnt = loaded.meta.get("learnt").map(String::as_str);
+        let learnt = kept.get("learnt").map(String::as_str);
         let beliefs = beliefs(&options.catalog, &options.cluster, learnt);
         let cluster = Arc::clone(&options.cluster);
         let kin_ids = kin.iter().cloned().zip(KIN_FROM..).collect();
@@ -90,6 +91,8 @@ impl Core {
             records: Arc::default(),
             // People count from one.
             next_job: loaded.next_job.max(1),
+            next_job,
+            packer: Packer::new(),
             kin,
             kin_ids,
             tenant_ids,
@@ -102,11 +105,12 @@ impl Core {
             question: None,
             kept_at: at,
             is_unkept: false,
+            added: BTreeMap::new(),
             wall,
             now: at,
             turn: Turn::default(),
         };
-        core.restore(&loaded, &usage)?;
+        core.restore(jobs, &usage)?;
         core.rebuild_arrays();
         let base = core.base();
         core.turn.lines.push(base);
@@ -120,10 +124,10 @@ impl Core {
     /// The first line of a flight record: the engine as it is now. Only of use while no question is out.
     pub fn base(&self) -> Line {
         let state = self.engine.state();
-        let jobs: Vec<(Job, Kept)> = (self.records.keys())
-            .filter_map(|job| Some((Job::clone(&state.live(*job)?.spec), self.engine.kept(*job)?)))
+        let jobs: Vec<(Arc<Job>, Kept)> = (self.records.keys())
+            .filter_map(|job| Some((Arc::clone(&state.live(*job)?.spec), self.engine.kept(*job)?)))
             .collect();
-        let ends = satisfied(jobs.iter().map(|(job, _)| job), &self.records);
+        let ends = satisfied(jobs.iter().map(|(job, _)| job.as_ref()), &self.records);
         Line::Base(Box::new(Base {
             version: FLIGHT_VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
@@ -146,10 +150,11 @@ impl Core {
         self.drained.keys().filter_map(|name| self.node(name).ok()).collect()
     }
 
-    fn restore(&mut self, loaded: &Loaded, usage: &[Usage]) -> Result<(), StartError> {
-        let mut jobs: Vec<(Arc<Job>, Kept)> = Vec::with_capacity(loaded.jobs.len());
+    fn restore(&mut self, rows: Vec<JobRow>, usage: &[Usage]) -> Result<(), StartError> {
+        let mut jobs: Vec<(Arc<Job>, Kept)> = Vec::with_capacity(rows.len());
         let mut records = BTreeMap::new();
-        for row in &loaded.jobs {
+        // Row by row, so that the texts and what is made of them are never there all at once.
+        for row in rows {
             let unreadable = |fault: serde_json::Error| StartError::Row {
                 row: format!("job {}", row.job),
                 problem: fault.to_string(),
@@ -158,9 +163,10 @@ impl Core {
             let mut course: Course = serde_json::from_str(&row.state).map_err(unreadable)?;
             self.bring_up_to_date(&mut submission)?;
             course.kept.state.planned = None;
-            let submission = Arc::new(submission);
-            let record = Record::from_course(Arc::clone(&submission), &course);
-            jobs.push((Arc::clone(&submission.job), course.kept));
+            let kept = course.kept.clone();
+            let submission = Arc::new(self.packer.brief(submission));
+            let record = Record::from_course(Arc::clone(&submission), course);
+            jobs.push((Arc::clone(&submission.job), kept));
             records.insert(JobId(row.job), Arc::new(record));
         }
         let ends = satisfied(jobs.iter().map(|(job, _)| job.as_ref()), &records);
@@ -261,7 +267,7 @@ impl Core {
 
     fn stop_again(&mut self, job: JobId, attempt: Attempt) {
         let Some(record) = self.records.get(&job) else { return };
-        let grace_seconds = record.submission.spec.checkpoint.grace_seconds;
+        let grace_seconds = record.submission.grace_seconds;
         let order = StopOrder { grace_seconds, why: "the daemon was started anew".to_owned() };
         self.turn.orders.push(Order::Stop(job, attempt, order));
     }

@@ -63,7 +63,7 @@ impl Core {
             FromJob::Finished => {}
         }
         let (unit, total) = (record.submission.unit, record.total);
-        let expected = record.submission.spec.expected_seconds;
+        let expected = record.submission.expected_seconds;
         if let FromJob::Saved { .. } = message {
             self.keep_course(job);
         }
@@ -125,12 +125,12 @@ impl Core {
             record.saved = saved;
         }
         let unit = record.submission.unit;
-        let expected = record.submission.spec.expected_seconds;
+        let expected = record.submission.expected_seconds;
         let scale = scale(unit, record.total, expected);
         let done = Work(saved * scale.unwrap_or(1.0));
         let progress = self.engine.state().live(job).map(|live| live.state.progress.done);
         let failed = |cause| Event::Failed { job, attempt, cause, done };
-        let again = record.submission.spec.checkpoint.exit_code;
+        let again = record.submission.exit_code;
         if let Some(error) = &exit.launch_error {
             return (failed(Cause::Job), format!("could not be started: {error}"));
         }

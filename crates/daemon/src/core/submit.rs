@@ -44,7 +44,7 @@ impl Core {
         ends: &BTreeMap<u32, End>,
     ) -> Result<Said, Problem> {
         access::check(caller, Right::Submit, None)?;
-        let print = fingerprint(&request.jobs);
+        let print = request.key.as_ref().map(|_| fingerprint(&request.jobs)).unwrap_or_default();
         if let Some(key) = &request.key {
             let own = (caller.user.clone(), key.clone());
             if let Some((digest, answer)) = self.keys.get(&own).cloned().or(known) {
@@ -147,33 +147,36 @@ impl Core {
         });
         let (user, wall) = (caller.user.clone(), self.wall);
         let job_of_engine = Arc::clone(&job);
-        let submission =
-            Arc::new(Submission { job, spec, user, tenant, identity, wall, array, unit });
-        let record = Record::new(Arc::clone(&submission));
+        let submission = Submission { job, spec, user, tenant, identity, wall, array, unit };
+        self.write_new(id, &submission);
+        let record = Record::new(Arc::new(self.packer.brief(submission)));
         Arc::make_mut(&mut self.records).insert(id, Arc::new(record));
         self.apply(Event::Submitted(job_of_engine));
         if hold {
             self.apply(Event::Hold(id));
         }
         self.join_array(id, array);
-        self.write_new(id, &submission);
     }
 
-    /// The rows of a new job. Its state follows with those that were touched; a row is needed to hang it on.
+    /// The row of a new job. Its state is written into it at the end of the turn, when it is known.
     fn write_new(&mut self, id: JobId, submission: &Submission) {
-        let Some(kept) = self.engine.kept(id) else { return };
-        let state = text(&Record::new(Arc::new(submission.clone())).course(kept));
+        self.added.insert(id, self.turn.writes.len());
         self.turn.writes.push(Write::AddJob {
             job: id.0,
             user: submission.user.clone(),
             tenant: submission.tenant.clone(),
             spec: text(submission),
-            state,
+            state: String::new(),
             wall: self.wall,
         });
         let sentence =
             format!("{} submitted job {} ({})", submission.user, id.0, submission.spec.name);
-        self.event("submitted", Some(id), &sentence, json!({ "gpus": submission.spec.gpus }));
+        self.event_of(
+            "submitted",
+            (Some(id), Some(submission.user.clone())),
+            &sentence,
+            json!({ "gpus": submission.spec.gpus }),
+        );
     }
 
     fn job(

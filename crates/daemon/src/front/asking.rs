@@ -2,7 +2,7 @@
 
 use super::{Front, ending, lost};
 use crate::access::{self, Caller, Right};
-use crate::core::{Ask, Said};
+use crate::core::{Ask, Said, over_already};
 use crate::desk::{NewToken, PolicyRequest, TokenInfo};
 use crate::host::{Message, Refusal};
 use crate::words;
@@ -13,7 +13,7 @@ use trainyard_api::answer::{SubmitRequest, Submitted};
 use trainyard_api::{Code, Problem};
 use trainyard_backend::Identity;
 use trainyard_framework::Pipeline;
-use trainyard_types::End;
+use trainyard_types::{End, JobId};
 
 /// How often something is asked again when others get in between.
 const TRIES: usize = 4;
@@ -57,6 +57,17 @@ impl Front {
             Ok(said) => Ok(Some(said)),
             Err(Refusal::Problem(problem)) => Err(problem),
             Err(Refusal::Again) => Ok(None),
+        }
+    }
+
+    /// A job that the loop does not know may have ended before this start: the store remembers it.
+    pub(super) async fn unless_over(&self, job: u32, problem: Problem) -> Problem {
+        if problem.code != Code::NotFound {
+            return problem;
+        }
+        match self.read(move |reader| reader.end_of(job)).await {
+            Ok(Some(end)) => over_already(JobId(job), &end),
+            _ => problem,
         }
     }
 

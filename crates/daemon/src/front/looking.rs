@@ -65,8 +65,8 @@ impl Front {
         let mut detail = match seen.job(JobId(job)) {
             Some((row, record)) => JobDetail {
                 row,
-                spec: record.submission.spec.clone(),
-                attempts: with_newest(attempts, record.launch.as_ref()),
+                spec: record.submission.unpack().0,
+                attempts: with_newest(attempts, record.launch.as_deref()),
                 report: record.report.clone(),
                 measured: record.measured,
             },

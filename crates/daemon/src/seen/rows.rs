@@ -50,7 +50,7 @@ impl Seen {
         let held = state.held.as_ref();
         JobRow {
             id: spec.id.0,
-            name: record.submission.spec.name.clone(),
+            name: record.submission.name.clone(),
             user: record.submission.user.clone(),
             tenant: record.submission.tenant.clone(),
             standing: words::standing(state.phase),
