@@ -211,9 +211,6 @@ async fn a_policy_that_panics_does_not_stop_the_daemon() {
     let bench = Bench::new("panics", "panics");
     bench.submit(2, "one").await;
     let status = bench.until("all jobs end", |status| status.jobs.is_empty()).await;
-    // On a busy machine a panic may take longer to unwind than the policy is given.
-    let failures = ["policy_panics", "policy_stuck"].map(|name| status.stats[name].as_u64());
-    assert!(failures.into_iter().flatten().sum::<u64>() >= 3, "{status:?}");
     // On a busy machine a panic takes longer to be told of than the policy may think.
     let count = |name: &str| status.stats[name].as_u64().unwrap();
     assert!(count("policy_panics") + count("policy_stuck") >= 3, "{status:?}");

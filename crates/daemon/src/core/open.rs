@@ -73,7 +73,7 @@ impl Core {
     /// A core from what was kept. The turn that comes with it is to be dealt with like any other.
     pub fn open(options: CoreOptions, opening: Opening) -> Result<(Core, Turn), StartError> {
         let Opening { loaded, found, tenants, at, wall } = opening;
-        let Loaded { jobs, meta: kept, next_job, .. } = loaded;
+        let Loaded { jobs, meta: kept, next_job, tokens, .. } = loaded;
         let meta = Meta(&kept);
         let tenants = merged(meta.read("tenants")?.unwrap_or_default(), tenants);
         let kin: Vec<String> = meta.read("kin")?.unwrap_or_default();
@@ -90,8 +90,7 @@ impl Core {
             options,
             records: Arc::default(),
             // People count from one.
-            next_job: loaded.next_job.max(1),
-            next_job,
+            next_job: next_job.max(1),
             packer: Packer::new(),
             kin,
             kin_ids,
@@ -101,7 +100,7 @@ impl Core {
             ends: BTreeMap::new(),
             arrays: BTreeMap::new(),
             drained,
-            tokens: loaded.tokens.iter().map(|token| token.name.clone()).collect(),
+            tokens: tokens.into_iter().map(|token| token.name).collect(),
             question: None,
             kept_at: at,
             is_unkept: false,
