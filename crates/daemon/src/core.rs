@@ -327,10 +327,10 @@ impl Core {
 
     /// Writes what changed: states of jobs, and now and then what policies use.
     fn keep(&mut self) {
-        let mut added = std::mem::take(&mut self.added);
         for (live, end) in self.engine.take_over() {
             self.ended(&live, end);
         }
+        let mut added = std::mem::take(&mut self.added);
         for job in self.engine.take_touched() {
             let Some(state) = self.course_of(job) else { continue };
             match added.remove(&job) {
@@ -338,7 +338,6 @@ impl Core {
                 None => self.turn.writes.push(Write::SetState { job: job.0, state, end: None }),
             }
         }
-        // A new job that is over already got its state with its end.
         for (job, index) in added {
             if let Some(state) = self.course_of(job) {
                 self.complete(index, state);
@@ -448,6 +447,9 @@ impl Core {
             requeued: false,
         };
         let state = text(&record.course(kept));
+        if let Some(index) = self.added.remove(&job) {
+            self.complete(index, state.clone());
+        }
         self.turn.writes.push(Write::SetState { job: job.0, state, end: Some(name.to_owned()) });
         self.turn.ended.push((job, end));
         Arc::make_mut(&mut self.records).remove(&job);
