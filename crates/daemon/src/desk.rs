@@ -28,7 +28,7 @@ pub enum Act {
     Hold,
     /// Lets it go on.
     Release,
-    /// Stops it and puts it back into the queue; one that has failed is tried again.
+    /// Stops it and puts it back into the queue.
     Requeue,
 }
 
