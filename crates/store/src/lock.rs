@@ -19,7 +19,15 @@ const LEFT_BEHIND_MAX: Duration = Duration::from_secs(5);
 /// which is there for messages alone.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    /// Closing the file is not enough: a child that is being started shares it until it becomes another program, and
+    /// the lock with it. Giving it back by name frees it at once for all who share it.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock {
@@ -52,7 +60,7 @@ impl Lock {
             .set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(Lock { _file: file })
+        Ok(Lock { file })
     }
 }
 
@@ -70,6 +78,18 @@ fn is_alive(process: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_given_back_is_free_even_while_a_child_shares_the_file() {
+        let store =
+            std::env::temp_dir().join(format!("trainyard-shared-{}.db", std::process::id()));
+        let lock = Lock::take(&store).unwrap();
+        // What a child has between its birth and its first instruction: the same open file.
+        let _shared = lock.file.try_clone().unwrap();
+        drop(lock);
+        Lock::take(&store).unwrap();
+        std::fs::remove_file(beside(&store, ".lock")).unwrap();
+    }
 
     #[test]
     fn a_lock_that_a_dead_daemon_left_to_a_child_is_waited_for_and_another_is_not() {
