@@ -21,11 +21,11 @@ impl TimeShare for Weighted {
         _view: &View<'_>,
         _cx: &mut Cx,
     ) -> Result<Shares, PolicyError> {
-        let weight = |row: usize| *self.0.get(table.rows[row][0].index()).unwrap_or(&1.0);
-        let total: f64 = (0..table.rows.len()).map(weight).sum();
+        let weight = |row: usize| *self.0.get(table.jobs[row].index()).unwrap_or(&1.0);
+        let total: f64 = (0..table.jobs.len()).map(weight).sum();
         let gpus: u32 = table.capacity.iter().sum();
         let share = |row| (weight(row) / total * f64::from(gpus)).min(1.0);
-        Ok(Shares((0..table.rows.len()).map(share).collect()))
+        Ok(Shares::from((0..table.jobs.len()).map(share).collect::<Vec<_>>()))
     }
 }
 

@@ -1,0 +1,98 @@
+//! What a time share is worked out from, and what comes out.
+
+use crate::{JobRef, Offer, View};
+use smallvec::{SmallVec, smallvec};
+use trainyard_types::{Config, GpuType, JobId};
+
+/// One way to run: one job, or several that share GPUs, on so many GPUs of a type.
+///
+/// The unknowns of every optimiser are fractions of time, one for each choice. Types, sizes, partners and distance are
+/// all told apart by having a choice each, so that none of them is a special case of the mathematics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// Who runs, the lower id first.
+    pub jobs: SmallVec<[JobId; 2]>,
+    /// GPUs taken at once, by the number of their type in [`RateTable::kinds`]. More than one entry is a job across
+    /// several types.
+    pub uses: SmallVec<[(u16, u32); 1]>,
+    /// The most nodes the GPUs may lie on; 0 means any.
+    pub nodes_max: u16,
+    /// Work per second of each of the jobs; 0 where it cannot run.
+    pub rates: SmallVec<[f64; 2]>,
+}
+
+impl Choice {
+    /// The number of its (first) type.
+    pub fn kind(&self) -> usize {
+        usize::from(self.uses[0].0)
+    }
+
+    /// GPUs in all.
+    pub fn gpus(&self) -> u32 {
+        self.uses.iter().map(|(_, gpus)| gpus).sum()
+    }
+}
+
+/// What a time share is worked out from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RateTable {
+    /// Jobs that take part, by id.
+    pub jobs: Vec<JobId>,
+    /// Types of GPU.
+    pub kinds: Vec<GpuType>,
+    /// GPUs of each type in service.
+    pub capacity: Vec<u32>,
+    /// Ways to run, those of one job alone first: by job, then by type.
+    pub choices: Vec<Choice>,
+}
+
+impl RateTable {
+    /// One choice for each active job and type, at the size it asks for.
+    pub fn singles(view: &View<'_>, offer: &Offer<'_>) -> RateTable {
+        let shapes = &view.state().shapes;
+        let mut table = RateTable {
+            kinds: shapes.iter().map(|(kind, _)| *kind).collect(),
+            capacity: shapes.iter().map(|(kind, _)| offer.free().in_service(*kind)).collect(),
+            ..RateTable::default()
+        };
+        let mut active: Vec<JobRef<'_>> = view.waiting().chain(view.granted()).collect();
+        active.sort_unstable_by_key(JobRef::id);
+        for job in active {
+            let want = &job.spec.want;
+            table.jobs.push(job.id());
+            for (index, &(kind, per_node)) in shapes.iter().enumerate() {
+                // A type that could never hold the gang is no choice, however fast it is.
+                let holds = want.accepts(kind) && offer.free().in_service(kind) >= want.gpus;
+                let config = Config::packed(kind, want.gpus, per_node);
+                let rate = view.rate(job, &config).map_or(1.0, |rate| rate.0);
+                table.choices.push(Choice {
+                    jobs: smallvec![job.id()],
+                    uses: smallvec![(index as u16, want.gpus)],
+                    nodes_max: 0,
+                    rates: smallvec![if holds { rate } else { 0.0 }],
+                });
+            }
+        }
+        table
+    }
+
+    /// The place of a job in [`RateTable::jobs`].
+    pub fn position(&self, job: JobId) -> Option<usize> {
+        self.jobs.binary_search(&job).ok()
+    }
+}
+
+/// Fractions of time, each from 0 to 1.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shares {
+    /// One for each choice of the table.
+    pub of: Vec<f64>,
+    /// Choices that are not in the table and that the optimiser made itself, as one that generates pairs does.
+    pub more: Vec<(Choice, f64)>,
+}
+
+impl From<Vec<f64>> for Shares {
+    fn from(of: Vec<f64>) -> Shares {
+        Shares { of, more: Vec::new() }
+    }
+}
