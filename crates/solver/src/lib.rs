@@ -4,6 +4,7 @@
 //! [`Solution`], whose [`Status`] says how good it is.
 
 mod model;
+pub mod shares;
 mod solution;
 
 pub use model::{Affine, Column, Cone, Model, Name, Row, Sense};
