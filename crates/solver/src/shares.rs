@@ -25,7 +25,9 @@ mod hull;
 mod market;
 mod path;
 mod pool;
+mod stated;
 
 pub use market::Market;
 pub use path::Clock;
 pub use pool::{Fractions, Inside, Pool, Tenant, Way};
+pub use stated::stated;
