@@ -30,7 +30,9 @@ pub mod throughput;
 use crate::prelude::*;
 use engine::{Engine, Method};
 use optimiser::{Goal, Optimiser};
-use trainyard_framework::{AsIf, Blind, Level, Menu, Pairs, Rounds, TimeShare};
+use trainyard_framework::{
+    AsIf, Blind, Level, Mechanism, Menu, Pairs, RoundSettings, Rounds, TimeShare,
+};
 
 /// What all objectives must know: how fast jobs are where, and how much is left.
 pub(crate) const NEEDS: Needs = Needs { rates: true, ..Needs::ESTIMATE };
@@ -53,6 +55,12 @@ pub(crate) const fn class(objective: Objective) -> Taxonomy {
 pub struct Shared {
     /// How long a round is.
     pub round: Span,
+    /// By which rules shares become rounds.
+    pub rounds: Mechanism,
+    /// Gavel's rules only: the least time between two computations of shares.
+    pub reset: Span,
+    /// Gavel's rules only: the seed by which types are shuffled for a policy that does not tell them apart.
+    pub shuffle: u64,
     /// Which solver.
     pub solver: Method,
     /// Whether types are told apart.
@@ -69,6 +77,9 @@ impl Default for Shared {
     fn default() -> Shared {
         Shared {
             round: Span::secs(360),
+            rounds: Mechanism::Ours,
+            reset: Span::secs(1920),
+            shuffle: 0,
             solver: Method::Structured,
             aware: true,
             reference: String::new(),
@@ -92,6 +103,9 @@ macro_rules! entry_settings {
         &[
             $($own,)*
             ("round", "how long a round is: at its start those furthest behind their share run"),
+            ("rounds", "`ours`, or `gavel`: the rules of the authors' simulator"),
+            ("reset", "Gavel's rules only: the least time between two computations of shares"),
+            ("shuffle", "Gavel's rules only: the seed by which types are shuffled in each round if they are not told apart"),
             ("solver", "`structured`: one that knows the structure; `interior`: the authors' own model; `simplex`; `highs`, in builds that have it"),
             ("aware", "whether types of GPU are told apart"),
             ("reference", "where they are not: the type whose speed stands for all; empty means each job's fastest"),
@@ -108,6 +122,8 @@ pub(crate) fn lift(
     shared: Shared,
     goal: impl Goal + 'static,
 ) -> Result<Pipeline, ConfigError> {
+    // A goal that does not look at speeds treats all types alike by itself.
+    let blind = !goal.looks_at_rates();
     if shared.round < Span::secs(1) {
         return Err(entry.bad_value("round", shared.round, "at least a second"));
     }
@@ -131,7 +147,14 @@ pub(crate) fn lift(
         false => Box::new(Blind { inner: optimiser, as_if: as_if(&shared), zeros: exact }),
     };
     let needs = Needs { shared_rates: shared.pairs, ..entry.needs };
-    Ok(Pipeline::new(Rounds::new(share, shared.round), FewestNodes, needs))
+    let rounds = RoundSettings {
+        round: shared.round,
+        mechanism: shared.rounds,
+        reset_min: shared.reset,
+        shuffle: (!shared.aware || blind).then_some(shared.shuffle),
+        ..RoundSettings::default()
+    };
+    Ok(Pipeline::new(Rounds::new(share, rounds), FewestNodes, needs))
 }
 
 fn as_if(shared: &Shared) -> AsIf {

@@ -30,7 +30,7 @@ pub struct Menu {
 impl Menu {
     /// One choice for each job and type at the size it asks for, and what the menu adds.
     ///
-    /// A rate that is no number, or below 0, counts as 0: the job cannot run there. O(n k), with pairs O(n^2 k).
+    /// O(n k), with pairs O(n^2 k).
     pub fn table(&self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
         let mut writer = Writer::new(view, offer);
         let mut active: Vec<JobRef<'_>> = view.waiting().chain(view.granted()).collect();
@@ -155,15 +155,18 @@ impl<'a> Writer<'a> {
         config
     }
 
-    /// Work per second; 0 where the job may not or cannot run. Without known speeds all types are alike.
+    /// Work per second; 0 where the job may not or cannot run. A policy that asked for no speeds is told that all types
+    /// are alike.
     fn rate(&self, job: JobRef<'_>, kind: usize, config: &Config) -> f64 {
         let want = &job.spec.want;
         // A type that could never hold the gang is no choice, however fast it is.
         if !want.accepts(self.shapes[kind].0) || self.table.capacity[kind] < want.gpus {
             return 0.0;
         }
-        let rate = self.view.rate(job, config).map_or(1.0, |rate| rate.0);
-        if rate.is_finite() && rate > 0.0 { rate } else { 0.0 }
+        if !self.view.shows_rates() {
+            return 1.0;
+        }
+        self.view.rate(job, config).map_or(0.0, |rate| rate.0)
     }
 }
 

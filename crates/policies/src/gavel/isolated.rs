@@ -31,6 +31,10 @@ impl Goal for Isolated {
         }
         Ok(shares)
     }
+
+    fn looks_at_rates(&self) -> bool {
+        false
+    }
 }
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {

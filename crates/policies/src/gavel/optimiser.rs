@@ -12,6 +12,11 @@ pub trait Goal: Send {
     /// One share for each choice of the table.
     fn solve(&mut self, problem: &Problem<'_>, engine: &mut Engine) -> Result<Vec<f64>, Unsolved>;
 
+    /// Whether rates make a difference to it.
+    fn looks_at_rates(&self) -> bool {
+        true
+    }
+
     /// Forgets everything.
     fn forget(&mut self) {}
 }

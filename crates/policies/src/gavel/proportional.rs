@@ -54,6 +54,10 @@ impl Goal for Proportional {
         }
         Ok(shares)
     }
+
+    fn looks_at_rates(&self) -> bool {
+        false
+    }
 }
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
