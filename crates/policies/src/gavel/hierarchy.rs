@@ -19,20 +19,30 @@ pub const ENTRY: PolicyEntry = Entry {
     paper: "Narayanan et al., Gavel, OSDI 2020, section 4.3",
     needs: NEEDS,
     class: super::class(Objective::Fairness),
-    settings: entry_settings!((
-        "inside",
-        "`fairness`: a tenant's jobs share by weight; `fifo`: its first job has all of the tenant's weight"
-    ),),
+    settings: entry_settings!(
+        (
+            "inside",
+            "`fairness`: a tenant's jobs share by weight; `fifo`: its first job has all of the tenant's weight"
+        ),
+        ("tenants", "whether tenants count; without them every job stands for itself"),
+    ),
     defaults: defaults::<Settings>,
     build,
 };
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(default)]
 struct Settings {
     inside: Inside,
+    tenants: bool,
     #[serde(flatten)]
     shared: Shared,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { inside: Inside::default(), tenants: true, shared: Shared::default() }
+    }
 }
 
 /// How a tenant shares among its jobs.
@@ -141,6 +151,6 @@ impl Goal for Fill {
 }
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
-    let Settings { inside, shared } = raw.read(ENTRY.name)?;
-    lift(&ENTRY, shared, Fill { inside, tenants: true })
+    let Settings { inside, tenants, shared } = raw.read(ENTRY.name)?;
+    lift(&ENTRY, shared, Fill { inside, tenants })
 }
