@@ -6,20 +6,14 @@ use rustworkx_core::petgraph::graph::{NodeIndex, UnGraph};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-/// How finely weights are told apart: the largest has so many bits.
-const WEIGHT_BITS: u32 = 40;
-/// What breaks ties: a number of so many bits for each edge.
-const TIE_BITS: u32 = 48;
-/// Room for the sum of all ties. Weights, ties and the sums that the algorithm makes of them fit 128 bits.
-const TIE_ROOM: u32 = 62;
-const NODES_MAX: usize = 1 << (TIE_ROOM - TIE_BITS);
+/// How finely weights are told apart: the largest has so many bits. The sums that the algorithm makes fit 128.
+const WEIGHT_BITS: u32 = 52;
 
 /// The pairs of greatest weight in sum, each node in one pair at most; edges of weight 0 or less are not used.
 ///
-/// Pairs are `(smaller, larger)`, ascending. Weights become integers: one that is below 2^-41 of the largest is 0, and
-/// two that differ by less may count as equal. Of several best answers the same is given each time, by a fixed number
-/// for each edge that is added below the last digit (two answers have the same sum of these with a probability of at
-/// most edges / 2^48). The work grows as the cube of the nodes.
+/// Pairs are `(smaller, larger)`, ascending. Weights become integers: one that is below 2^-53 of the largest is 0, and
+/// two that differ by less may count as equal. Of several best answers the same is given each time, in whatever order
+/// the edges come. The work grows as the cube of the nodes.
 ///
 /// ```
 /// use trainyard_solver::{matching, matching_of_most};
@@ -47,12 +41,6 @@ type Edges = BTreeMap<(usize, usize), i128>;
 
 /// Weights as integers; of several edges between two nodes the heaviest.
 fn scaled(nodes: usize, edges: &[(usize, usize, f64)]) -> Result<Edges, SolverError> {
-    if nodes > NODES_MAX {
-        return Err(SolverError::Malformed {
-            at: Name("nodes", nodes),
-            what: "are too many to match",
-        });
-    }
     for (place, (one, other, weight)) in edges.iter().enumerate() {
         let at = Name("edge", place);
         if !weight.is_finite() {
@@ -79,11 +67,8 @@ fn best(nodes: usize, edges: Edges, most: bool) -> Vec<(usize, usize)> {
         graph.add_node(());
     }
     for ((one, other), weight) in edges {
-        let weight = (weight << TIE_ROOM) + tie(one, other);
         graph.add_edge(NodeIndex::new(one), NodeIndex::new(other), weight);
     }
-    // The algorithm looks edges up in hash maps whose order changes from run to run. It shows only in ties, so there
-    // must be none.
     let found: Result<_, Infallible> =
         max_weight_matching(&graph, most, |edge| Ok(*edge.weight()), false);
     let Ok(found) = found;
@@ -91,12 +76,4 @@ fn best(nodes: usize, edges: Edges, most: bool) -> Vec<(usize, usize)> {
         found.into_iter().map(|(one, other)| (one.min(other), one.max(other))).collect();
     pairs.sort_unstable();
     pairs
-}
-
-/// A number from 0 to 2^48 that differs from edge to edge: the finaliser of SplitMix64 over both nodes.
-fn tie(one: usize, other: usize) -> i128 {
-    let mut mixed = ((one as u64) << 32 | other as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    i128::from((mixed ^ mixed >> 31) >> (64 - TIE_BITS))
 }

@@ -120,7 +120,7 @@ proptest! {
 
 #[test]
 fn ties_are_broken_the_same_way_each_time() {
-    // Many odd rings of equal weight: there the algorithm walks over hash maps.
+    // Many odd rings of equal weight.
     let mut edges = Vec::new();
     for one in 0..61_usize {
         edges.extend(
