@@ -1,7 +1,9 @@
 //! The front that optimisers implement, fractions of time, and the adaptor that realises them round by round.
 
+mod pop;
 mod table;
 
+pub use pop::Pop;
 pub use table::{Choice, RateTable, Shares};
 
 use crate::{Answer, Cx, JobRef, Offer, Policy, PolicyError, View, wanted};
