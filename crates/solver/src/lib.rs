@@ -31,6 +31,7 @@ mod highs;
 mod interior;
 mod matching;
 mod model;
+pub mod shares;
 mod simplex;
 mod solution;
 
