@@ -6,7 +6,7 @@
 //! lot is, and the remedy is to deal such a job to several parts, a piece to each.
 
 use super::{RateTable, Shares, TimeShare};
-use crate::{Cx, PolicyError, View};
+use crate::{Cx, Offer, PolicyError, View};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -57,6 +57,10 @@ impl<S: TimeShare> Pop<S> {
 }
 
 impl<S: TimeShare> TimeShare for Pop<S> {
+    fn table(&mut self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
+        self.inner[0].table(view, offer)
+    }
+
     fn shares(
         &mut self,
         table: &RateTable,
