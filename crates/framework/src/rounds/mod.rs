@@ -1,7 +1,11 @@
 //! The front that optimisers implement, fractions of time, and the adaptor that realises them round by round.
 
+mod blind;
+mod menu;
 mod table;
 
+pub use blind::{AsIf, Blind};
+pub use menu::{Menu, Pairs};
 pub use table::{Choice, RateTable, Shares};
 
 use crate::{Answer, Cx, JobRef, Offer, Policy, PolicyError, View, wanted};
@@ -10,6 +14,11 @@ use trainyard_types::{GpuType, Shape, Span, Time};
 
 /// Fractions of time for each choice of a table. Lifted to a [`Policy`] by [`Rounds`].
 pub trait TimeShare: Send {
+    /// The ways to run that it chooses among.
+    fn table(&self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
+        Menu::default().table(view, offer)
+    }
+
     /// The fraction of time that each choice should be taken, out of the rates and the GPUs there are.
     fn shares(
         &mut self,
@@ -78,7 +87,7 @@ impl<S: TimeShare> Policy for Rounds<S> {
         offer: &mut Offer<'_>,
         cx: &mut Cx,
     ) -> Result<(), PolicyError> {
-        let table = RateTable::singles(view, offer);
+        let table = self.share.table(view, offer);
         if table.jobs.is_empty() {
             return Ok(());
         }
