@@ -54,9 +54,7 @@ pub use offer::{Answer, Offer, Outcome, used_permille};
 pub use policy::{Cx, Knowledge, Needs, Pipeline, Place, Policy, PolicyError, Tune};
 pub use rank::{Key, Rank, wanted};
 pub use ranked::{Fill, Mode, Ranked};
-pub use rounds::{
-    AsIf, Blind, Choice, Menu, Pairs, RateTable, Rounds, Shares, TimeShare,
-};
+pub use rounds::{AsIf, Blind, Choice, Menu, Pairs, RateTable, Rounds, Shares, TimeShare};
 pub use score::{Greedy, Ground, Score};
 pub use settings::{ConfigError, RawSettings, defaults, nearest};
 pub use state::{Live, State, Usage};

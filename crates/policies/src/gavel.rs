@@ -27,9 +27,7 @@ pub mod throughput;
 use crate::prelude::*;
 use engine::{Engine, Method};
 use optimiser::{Goal, Optimiser};
-use trainyard_framework::{
-    AsIf, Blind, Level, Menu, Pairs, Rounds, TimeShare,
-};
+use trainyard_framework::{AsIf, Blind, Level, Menu, Pairs, Rounds, TimeShare};
 
 /// What all objectives must know: how fast jobs are where, and how much is left.
 pub(crate) const NEEDS: Needs = Needs { rates: true, ..Needs::ESTIMATE };
@@ -111,7 +109,11 @@ pub(crate) fn lift(
         return Err(entry.bad_value("round", shared.round, "at least a second"));
     }
     let Some(engine) = Engine::new(shared.solver) else {
-        return Err(entry.bad_value("solver", "highs", "one that this build has: structured, interior or simplex"));
+        return Err(entry.bad_value(
+            "solver",
+            "highs",
+            "one that this build has: structured, interior or simplex",
+        ));
     };
     let exact = engine.exact();
     let pairs = match (shared.pairs, exact) {

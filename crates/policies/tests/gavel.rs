@@ -7,7 +7,7 @@ mod recorded;
 
 use recorded::{Call, read, say};
 use trainyard_framework::{AsIf, Blind, RateTable};
-use trainyard_policies::gavel::engine::{Engine, Method};
+use trainyard_policies::gavel::engine::{Engine, Method, Unsolved};
 use trainyard_policies::gavel::finish_time::FinishTime;
 use trainyard_policies::gavel::hierarchy::{Fill, Inside};
 use trainyard_policies::gavel::isolated::Isolated;
@@ -98,6 +98,12 @@ fn legal(problem: &Problem<'_>, shares: &[f64]) {
     assert!(time.iter().all(|time| *time <= 1.0 + 1e-6), "{time:?}");
 }
 
+fn solved(answer: Result<Vec<f64>, Unsolved>, (name, how): (&str, &str), call: &Call) -> Vec<f64> {
+    answer.unwrap_or_else(|error| {
+        panic!("{name} by {how} at {} with {} jobs: {error}", call.at, call.facts.len())
+    })
+}
+
 fn least_level(problem: &Problem<'_>, shares: &[f64]) -> f64 {
     let needs = MaxMin::needs(problem);
     problem.all().map(|p| problem.rate(p, shares) / needs[p]).fold(f64::INFINITY, f64::min)
@@ -121,7 +127,7 @@ fn meet(
         for call in &run.calls {
             let table = told.table(call);
             let problem = Problem::new(&table, call.facts.clone());
-            let shares = goal.solve(&problem, &mut engine).expect("solved");
+            let shares = solved(goal.solve(&problem, &mut engine), (name, how), call);
             legal(&problem, &shares);
             gaps.add(measure(&problem, &call.shares), measure(&problem, &shares), larger);
         }
@@ -152,10 +158,9 @@ fn max_min_with_pairs_reaches_the_recorded_level_at_every_call() {
 #[test]
 fn max_sum_reaches_the_recorded_sum_at_every_call() {
     let goal = || Box::new(MaxSum(Count::Steps)) as Box<dyn Goal>;
-    for name in [
-        "medium20_2-2-2_max_sum_throughput_perf",
-        "maxmin96_8-16-24_max_sum_throughput_perf",
-    ] {
+    for name in
+        ["medium20_2-2-2_max_sum_throughput_perf", "maxmin96_8-16-24_max_sum_throughput_perf"]
+    {
         meet(name, (Told::Everything, false, true), goal, sum);
     }
 }
@@ -180,7 +185,7 @@ fn finish_time_fairness_reaches_the_recorded_rho_at_every_call() {
                     let rho = |party: usize| terms[party].rho(problem.rate(party, shares));
                     problem.all().map(rho).fold(0.0, f64::max)
                 };
-                let shares = goal.solve(&problem, &mut engine).expect("solved");
+                let shares = solved(goal.solve(&problem, &mut engine), (name, how), call);
                 legal(&problem, &shares);
                 gaps.add(worst(&call.shares), worst(&shares), false);
             }
@@ -256,7 +261,12 @@ fn water_filling_gives_the_recorded_sorted_rates() {
                     }
                 }
             }
-            say!("{name:<48} {how:<11} widest gap {:9.2e} (recorded {:.6}, ours {:.6})", widest.0, widest.1, widest.2);
+            say!(
+                "{name:<48} {how:<11} widest gap {:9.2e} (recorded {:.6}, ours {:.6})",
+                widest.0,
+                widest.1,
+                widest.2
+            );
             assert!(widest.0 <= 1e-4, "{name} by {how}");
         }
     }

@@ -64,7 +64,7 @@ impl<S> Blind<S> {
 }
 
 impl<S: TimeShare> TimeShare for Blind<S> {
-    fn table(&self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
+    fn table(&mut self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
         self.inner.table(view, offer)
     }
 
@@ -88,8 +88,8 @@ impl<S: TimeShare> TimeShare for Blind<S> {
 }
 
 impl TimeShare for Box<dyn TimeShare> {
-    fn table(&self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
-        self.as_ref().table(view, offer)
+    fn table(&mut self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
+        self.as_mut().table(view, offer)
     }
 
     fn shares(

@@ -15,7 +15,7 @@ use trainyard_types::{GpuType, Shape, Span, Time};
 /// Fractions of time for each choice of a table. Lifted to a [`Policy`] by [`Rounds`].
 pub trait TimeShare: Send {
     /// The ways to run that it chooses among.
-    fn table(&self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
+    fn table(&mut self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
         Menu::default().table(view, offer)
     }
 

@@ -1,13 +1,13 @@
 //! The most work for the money, with deadlines kept where they can be.
 
 use super::engine::{Engine, Unsolved};
+use super::frame::Frame;
 use super::level;
 use super::optimiser::Goal;
 use super::problem::Problem;
 use super::throughput::Count;
 use super::{NEEDS, Shared, entry_settings, lift};
 use crate::prelude::*;
-use super::frame::Frame;
 use trainyard_solver::Sense;
 
 /// The row in the registry.
@@ -18,7 +18,10 @@ pub const ENTRY: PolicyEntry = Entry {
     needs: NEEDS,
     class: super::class(Objective::Cost),
     settings: entry_settings!(
-        ("count", "`speed`: work counts by the job's own best speed, its GPUs and its weight; `steps`: a step is a step"),
+        (
+            "count",
+            "`speed`: work counts by the job's own best speed, its GPUs and its weight; `steps`: a step is a step"
+        ),
         ("slo", "whether a job with a deadline is promised the rate that keeps it"),
     ),
     defaults: defaults::<Settings>,
@@ -52,7 +55,8 @@ impl Cheapest {
         let worths = self.count.worths(problem).into_iter().zip(&problem.table.choices);
         let price = |uses: &[(u16, u32)]| -> f64 {
             let gpus: f64 = uses.iter().map(|(_, gpus)| f64::from(*gpus)).sum();
-            let each = uses.iter().map(|(kind, n)| problem.prices[usize::from(*kind)] * f64::from(*n));
+            let each =
+                uses.iter().map(|(kind, n)| problem.prices[usize::from(*kind)] * f64::from(*n));
             each.sum::<f64>() / gpus
         };
         worths.map(|(worth, choice)| worth / price(&choice.uses)).collect()

@@ -70,9 +70,8 @@ impl FinishTime {
             let facts = &problem.parties[party];
             let (work, isolated_rate) = (problem.work(party), problem.isolated_rate(party));
             let before = self.past.get(&facts.job);
-            let done = before.map_or(0.0, |past| {
-                past.isolated_time + (past.work - work) / past.isolated_rate
-            });
+            let done = before
+                .map_or(0.0, |past| past.isolated_time + (past.work - work) / past.isolated_rate);
             let isolated_time = done.max(0.0);
             past.insert(facts.job, Past { work, isolated_rate, isolated_time });
             let isolated = isolated_time + work / isolated_rate;

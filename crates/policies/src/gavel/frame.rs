@@ -21,9 +21,7 @@ impl Frame {
         let mut model = Model::new(sense);
         let gpus = problem.table.capacity.iter().enumerate();
         let capacity = gpus
-            .map(|(kind, gpus)| {
-                model.row(Name("gpus", kind), f64::NEG_INFINITY, f64::from(*gpus))
-            })
+            .map(|(kind, gpus)| model.row(Name("gpus", kind), f64::NEG_INFINITY, f64::from(*gpus)))
             .collect();
         let time =
             problem.all().map(|party| model.row(Name("time", party), f64::NEG_INFINITY, 1.0));

@@ -122,8 +122,7 @@ impl Goal for Fill {
         let mut shares = vec![0.0; problem.table.choices.len()];
         while frozen.contains(&false) {
             let weights = self.weights(problem, &frozen);
-            let (found, by, prices) =
-                Fill::raise(problem, (&units, &reached, &weights), engine)?;
+            let (found, by, prices) = Fill::raise(problem, (&units, &reached, &weights), engine)?;
             shares = found;
             // The weighted prices of all raised rows add up to 1: at least one of them binds.
             let mut dearest = (0.0, 0);

@@ -98,7 +98,7 @@ pub fn shrink(problem: &Problem<'_>, shares: &mut [f64]) {
 }
 
 impl<G: Goal> TimeShare for Optimiser<G> {
-    fn table(&self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
+    fn table(&mut self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
         self.menu.table(view, offer)
     }
 

@@ -46,7 +46,6 @@ pub struct Call {
 /// A run of the authors' simulator.
 pub struct Recorded {
     pub calls: Vec<Call>,
-    pub capacity: Vec<u32>,
 }
 
 /// Speeds alone and beside others, and the type and size of each job of a trace.
@@ -93,7 +92,9 @@ pub fn read(name: &str, pairs: bool) -> Option<Recorded> {
         let call: Value = serde_json::from_str(&line.expect("text")).expect("JSON");
         read_call(&call, &speeds, &capacity, pairs)
     });
-    Some(Recorded { calls: calls.collect(), capacity })
+    // When the last job is over the authors' policies are asked once more, about nobody.
+    let calls = calls.filter(|call| !call.facts.is_empty()).collect();
+    Some(Recorded { calls })
 }
 
 fn read_call(call: &Value, speeds: &Speeds, capacity: &[u32], pairs: bool) -> Call {
