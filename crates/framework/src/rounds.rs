@@ -6,18 +6,23 @@
 //! - `ours`: our rules, credits in seconds.
 //! - `gavel`, `shuffle`: the rules of Gavel's own simulator.
 //! - `group`: from a choice to grants.
+//! - `menu`: which ways to run there are.
+//! - `blind`: an optimiser that is not told that types differ.
+//! - `pop`: a large problem in parts.
 
 mod blind;
 mod gavel;
 mod group;
 mod menu;
 mod ours;
+mod pop;
 mod settings;
 mod shuffle;
 mod table;
 
 pub use blind::{AsIf, Blind};
 pub use menu::{Menu, Pairs};
+pub use pop::Pop;
 pub use settings::{Mechanism, RoundSettings};
 pub use table::{Choice, Cleaned, RateTable, Shares};
 
@@ -30,7 +35,7 @@ use trainyard_types::{Quality, Reason, Span};
 pub trait TimeShare: Send {
     /// The ways to run among which it divides time. By default each job alone, at the size it asks for, on each type.
     fn table(&mut self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
-        RateTable::singles(view, offer)
+        Menu::default().table(view, offer)
     }
 
     /// The fraction of time that each choice should be taken, out of the rates and the GPUs there are.

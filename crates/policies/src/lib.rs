@@ -64,3 +64,4 @@ pub mod load;
 mod alike;
 mod backfill;
 mod timeline;
+mod turns;

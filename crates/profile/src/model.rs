@@ -104,6 +104,15 @@ pub struct Pair {
     pub time_sliced: f64,
     /// When both run at once under MPS.
     pub mps: f64,
+    /// Whether it was estimated from other pairs ([`crate::complete`]) instead of measured.
+    pub estimated: bool,
+}
+
+impl Pair {
+    /// What was measured beside a partner: under time slicing, and under MPS.
+    pub fn measured(partner: &str, time_sliced: f64, mps: f64) -> Pair {
+        Pair { partner: partner.to_owned(), time_sliced, mps, estimated: false }
+    }
 }
 
 /// How long one iteration keeps each resource busy, for policies that let jobs take turns on them.

@@ -195,7 +195,7 @@ fn read_point(section: &Section<'_, '_>, others: &[Point]) -> Result<Point, Inpu
 }
 
 fn read_pair(section: &Section<'_, '_>) -> Result<Pair, InputError> {
-    section.allow(&["partner", "time_sliced", "mps"])?;
+    section.allow(&["partner", "time_sliced", "mps", "estimated"])?;
     let time_sliced = section.real("time_sliced", 0.0..=2.0)?;
     let mps = section.real("mps", 0.0..=2.0)?;
     let Some(either) = time_sliced.or(mps) else {
@@ -205,6 +205,7 @@ fn read_pair(section: &Section<'_, '_>) -> Result<Pair, InputError> {
         partner: section.needed_text("partner")?.to_owned(),
         time_sliced: time_sliced.unwrap_or(either),
         mps: mps.unwrap_or(either),
+        estimated: section.flag("estimated")?.unwrap_or(false),
     })
 }
 
@@ -306,12 +307,15 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
         )?;
     }
     for pair in &model.pairs {
-        let Pair { partner, time_sliced, mps } = pair;
+        let Pair { partner, time_sliced, mps, estimated } = pair;
         let partner = quoted(partner);
         writeln!(
             text,
             "[[model.pair]]\npartner = {partner}\ntime_sliced = {time_sliced:?}\nmps = {mps:?}"
         )?;
+        if *estimated {
+            writeln!(text, "estimated = true")?;
+        }
     }
     if let Some(training) = &model.training {
         write_training(text, training)?;

@@ -97,7 +97,7 @@ prop_compose! {
         };
         ModelProfile {
             points, scaling, spread, skew, save: cost,
-            pairs: pair.map(|(time_sliced, mps)| Pair { partner: "x".to_owned(), time_sliced, mps })
+            pairs: pair.map(|(time_sliced, mps)| Pair { estimated: mps > 1.0, ..Pair::measured("x", time_sliced, mps) })
                 .into_iter().collect(),
             host: host.map(|(part, memory)| HostTable {
                 gpus: 2,

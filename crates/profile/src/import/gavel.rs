@@ -153,7 +153,7 @@ impl Building {
                 continue;
             }
             let kept = sum / f64::from(count);
-            model.pairs.push(Pair { partner, time_sliced: kept, mps: kept });
+            model.pairs.push(Pair::measured(&partner, kept, kept));
         }
         if without > 0 {
             model.source.push_str(&format!(

@@ -55,8 +55,13 @@ pub fn json(model: &ModelProfile) -> Value {
     let pairs: Vec<Value> = model
         .pairs
         .iter()
-        .map(|Pair { partner, time_sliced, mps }| {
-            json!({ "partner": partner, "time_sliced": time_sliced, "mps": mps })
+        .map(|Pair { partner, time_sliced, mps, estimated }| {
+            json!({
+                "partner": partner,
+                "time_sliced": time_sliced,
+                "mps": mps,
+                "estimated": estimated,
+            })
         })
         .collect();
     json!({
@@ -187,7 +192,10 @@ fn pairs(model: &ModelProfile, output: &Output) -> Result<(), Failure> {
         .iter()
         .take(PAIRS_SHOWN)
         .map(|pair| {
-            vec![pair.partner.clone(), Unit::Part.text(pair.time_sliced), Unit::Part.text(pair.mps)]
+            let mark = if pair.estimated { " (estimated)" } else { "" };
+            let kept = [pair.time_sliced, pair.mps].map(|part| Unit::Part.text(part));
+            let [sliced, mps] = kept;
+            vec![format!("{}{mark}", pair.partner), sliced, mps]
         })
         .collect();
     let heading = ["beside", "keeps, time-sliced", "keeps, MPS"];
