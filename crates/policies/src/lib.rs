@@ -48,6 +48,7 @@ pub mod elas;
 pub mod fair_share;
 pub mod fifo;
 pub mod gandiva;
+pub mod gandiva_fair;
 pub mod gavel;
 pub mod gittins;
 pub mod las;
