@@ -122,17 +122,23 @@ fn bits(solution: &Solution) -> (Vec<u64>, Vec<u64>, u64) {
     (bits(&solution.values), bits(&solution.prices), solution.objective.to_bits())
 }
 
+fn engines() -> Vec<Box<dyn Solve>> {
+    vec![
+        Box::new(Interior::default()),
+        Box::new(Simplex::default()),
+        #[cfg(feature = "highs")]
+        Box::new(trainyard_solver::Highs::default()),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, rng_seed: proptest::test_runner::RngSeed::Fixed(5), ..ProptestConfig::default() })]
 
     #[test]
     fn the_engines_agree_on_linear_problems(plain in plain(real())) {
         let model = plain.model(false);
-        let interior = Interior::default().solve(&model, &LIMIT).expect("an answer");
-        let simplex = Simplex::default().solve(&model, &LIMIT).expect("an answer");
-        let mut all = vec![interior, simplex];
-        #[cfg(feature = "highs")]
-        all.push(trainyard_solver::Highs::default().solve(&model, &LIMIT).expect("an answer"));
+        let solve = |mut engine: Box<dyn Solve>| engine.solve(&model, &LIMIT).expect("an answer");
+        let all: Vec<Solution> = engines().into_iter().map(solve).collect();
         let proven = all[1].status == Status::Proven;
         for found in &all {
             // What is neither feasible nor bounded has two names.
@@ -155,10 +161,8 @@ proptest! {
     ) {
         let best = try_everything(&plain);
         let model = plain.model(true);
-        let mut engines: Vec<Box<dyn Solve>> = vec![Box::new(Simplex::default())];
-        #[cfg(feature = "highs")]
-        engines.push(Box::new(trainyard_solver::Highs::default()));
-        for engine in &mut engines {
+        // The interior point has no whole numbers.
+        for mut engine in engines().into_iter().skip(1) {
             let found = engine.solve(&model, &LIMIT).expect("an answer");
             match best {
                 None => prop_assert_eq!(found.status, Status::Infeasible),
@@ -174,11 +178,7 @@ proptest! {
     #[test]
     fn the_same_problem_has_the_same_answer_to_the_last_bit(plain in plain(real())) {
         let model = plain.model(false);
-        let mut engines: Vec<Box<dyn Solve>> =
-            vec![Box::new(Interior::default()), Box::new(Simplex::default())];
-        #[cfg(feature = "highs")]
-        engines.push(Box::new(trainyard_solver::Highs::default()));
-        for engine in &mut engines {
+        for mut engine in engines() {
             let first = engine.solve(&model, &LIMIT).expect("an answer");
             engine.forget();
             let second = engine.solve(&model, &LIMIT).expect("an answer");
