@@ -1,5 +1,6 @@
 //! The front that optimisers implement, fractions of time, and the adaptor that realises them round by round.
 //!
+//! - `menu`: which ways to run are on offer; `blind`: how types are made to look alike.
 //! - `table`: the ways to run and the answer, one fraction for each.
 //! - `settings`: by which rules fractions become rounds.
 //! - `ours`: our rules, credits in seconds.
@@ -7,14 +8,18 @@
 //! - `group`: from a choice to grants.
 //! - `pop`: a large problem in parts.
 
+mod blind;
 mod gavel;
 mod group;
+mod menu;
 mod ours;
 mod pop;
 mod settings;
 mod shuffle;
 mod table;
 
+pub use blind::{AsIf, Blind};
+pub use menu::{Menu, Pairs};
 pub use pop::Pop;
 pub use settings::{Mechanism, RoundSettings};
 pub use table::{Choice, Cleaned, RateTable, Shares};

@@ -24,6 +24,7 @@
 mod check;
 mod interior;
 mod model;
+pub mod shares;
 mod simplex;
 mod solution;
 
