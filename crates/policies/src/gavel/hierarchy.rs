@@ -50,6 +50,7 @@ pub enum Inside {
 /// tenant's weight among the rest of its jobs, and goes on with them. At most one LP for each job.
 ///
 /// Who cannot be raised is read from the prices of the rows: an interior point ends where every row that binds has one.
+#[derive(Clone)]
 pub struct Fill {
     /// How a tenant shares among its jobs.
     pub inside: Inside,
