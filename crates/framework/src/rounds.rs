@@ -38,7 +38,7 @@ use trainyard_types::{JobId, Quality, Reason, Span};
 pub trait TimeShare: Send {
     /// The ways to run among which it divides time. By default each job alone, at the size it asks for, on each type.
     fn table(&mut self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
-        RateTable::singles(view, offer)
+        Menu::default().table(view, offer)
     }
 
     /// The fraction of time that each choice should be taken, out of the rates and the GPUs there are.

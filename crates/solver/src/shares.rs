@@ -20,6 +20,7 @@
 //! [`Limit`](crate::Limit) still returns fractions that fit.
 
 mod basis;
+mod fill;
 mod game;
 mod hull;
 mod market;
@@ -27,6 +28,7 @@ mod path;
 mod pool;
 mod stated;
 
+pub use fill::Member;
 pub use market::Market;
 pub use path::Clock;
 pub use pool::{Fractions, Inside, Pool, Tenant, Way};

@@ -170,7 +170,9 @@ impl Goal for FinishTime {
         if engine.structured()
             && let Some((_, shares)) = pooled::finish_time(problem, &terms, engine)
         {
-            return Ok(shares);
+            // Everyone has the same rho now; who can have a better one at nobody's cost may.
+            let rates: Vec<f64> = problem.all().map(|party| problem.rate(party, &shares)).collect();
+            return Ok(pooled::filled(problem, &rates, engine).map_or(shares, |(_, more)| more));
         }
         match engine.exact() {
             true => conic(problem, &terms, engine),

@@ -26,7 +26,7 @@ const STEPS_MAX: u64 = 5_000;
 /// Where a search ended.
 pub(super) struct Summit {
     pub level: f64,
-    /// Prices of whole types.
+    /// Prices of whole types that no higher level can be paid for at; all 0 where jobs and not GPUs are the bound.
     pub prices: Vec<f64>,
     /// Prices and their weights in the mix.
     pub mix: Vec<(Vec<f64>, f64)>,
@@ -117,11 +117,10 @@ impl Market {
     pub(super) fn climb(&mut self, ready: &Ready, path: &dyn Path, limit: &Limit) -> Summit {
         let mut search = Search::new(ready, path);
         let mut prices = ready.whole_prices(&self.prices);
-        let mut best = prices.clone();
         let mut game = Game::new(ready.kinds);
         let mut summit = Summit {
             level: 0.0,
-            prices: prices.clone(),
+            prices: vec![0.0; ready.kinds],
             mix: Vec::new(),
             over: f64::INFINITY,
             steps: 0,
@@ -136,19 +135,18 @@ impl Market {
             let (usage, lower) = search.offer(&prices);
             tried.push(prices.clone());
             if lower {
-                best.clone_from(&prices);
+                summit.prices.clone_from(&prices);
             }
             let Some(Best { fullest, prices: next, weights }) = game.add(usage) else { break };
             summit.over = fullest - 1.0;
             summit.mix = weights.iter().map(|&(of, weight)| (tried[of].clone(), weight)).collect();
-            summit.prices = next.clone();
             if summit.over <= OVER {
                 break;
             }
             prices = next;
         }
         summit.level = search.level;
-        self.prices = ready.gpu_prices(&best);
+        self.prices = ready.gpu_prices(&summit.prices);
         summit
     }
 }
@@ -237,11 +235,8 @@ pub(super) fn finish(
         gap => Status::Feasible { gap },
     };
     let rate = |job: usize| {
-        let range = pool.starts[job]..pool.starts[job + 1];
-        range
-            .filter(|way| fractions[*way] > 0.0)
-            .map(|way| fractions[way] * pool.ways[way].rate)
-            .sum()
+        let ways = (pool.starts[job]..pool.starts[job + 1]).filter(|way| fractions[*way] > 0.0);
+        ways.fold(0.0, |sum, way| sum + fractions[way] * pool.ways[way].rate)
     };
     Fractions {
         status,
@@ -259,16 +254,13 @@ fn fit(pool: &Pool, fractions: &mut [f64]) -> f64 {
     let mut usage = vec![0.0; pool.kinds()];
     let mut longest: f64 = 1.0;
     for job in 0..pool.jobs() {
-        let mut time = 0.0;
-        for way in pool.starts[job]..pool.starts[job + 1] {
-            if fractions[way] > 0.0 {
-                time += fractions[way];
-                for (kind, gpus) in pool.ways[way].uses.iter().filter(|(_, gpus)| *gpus > 0.0) {
-                    usage[*kind] += fractions[way] * gpus;
-                }
+        let parts = &fractions[pool.starts[job]..pool.starts[job + 1]];
+        longest = longest.max(parts.iter().sum());
+        for (part, way) in parts.iter().zip(pool.ways(job)).filter(|(part, _)| **part > 0.0) {
+            for (kind, gpus) in way.uses.iter().filter(|(_, gpus)| *gpus > 0.0) {
+                usage[*kind] += part * gpus;
             }
         }
-        longest = longest.max(time);
     }
     let full = usage.iter().zip(&pool.capacity).filter(|(used, _)| **used > 0.0);
     let fullest = full.map(|(used, gpus)| used / gpus).fold(longest, f64::max);

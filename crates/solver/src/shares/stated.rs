@@ -9,11 +9,8 @@ use crate::{Column, Model, Name, Row, Sense};
 /// [`Market`](super::Market) is tested and measured against.
 pub fn stated(pool: &Pool, parts: &[f64]) -> (Model, Column) {
     let mut model = Model::new(Sense::Maximise);
-    let sound = |gpus: f64| if gpus.is_finite() { gpus.max(0.0) } else { 0.0 };
     let capacity: Vec<Row> = (0..pool.kinds())
-        .map(|kind| {
-            model.row(Name("capacity", kind), f64::NEG_INFINITY, sound(pool.capacity[kind]))
-        })
+        .map(|kind| model.row(Name("capacity", kind), f64::NEG_INFINITY, pool.capacity(kind)))
         .collect();
     let mut rates = Vec::new();
     for job in 0..pool.jobs() {
