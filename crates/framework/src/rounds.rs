@@ -14,6 +14,7 @@ mod shuffle;
 mod table;
 
 pub use settings::{Mechanism, RoundSettings};
+pub use shuffle::Shuffler;
 pub use table::{Choice, Cleaned, RateTable, Shares};
 
 use crate::{Cx, Offer, Policy, PolicyError, View};

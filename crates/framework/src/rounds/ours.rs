@@ -139,7 +139,7 @@ impl Ours {
             let stays =
                 |one: &Entry| one.choice.jobs.iter().all(|job| table.position(*job).is_some());
             let mut beyond: Vec<Entry> = known.into_values().filter(stays).collect();
-            beyond.sort_by(|a, b| key(&a.choice).cmp(&key(&b.choice)));
+            beyond.sort_by_cached_key(|one| key(&one.choice));
             self.entries.append(&mut beyond);
         }
         self.failed = failed;
