@@ -56,7 +56,7 @@ pub use rank::{Key, Rank, wanted};
 pub use ranked::{Fill, Mode, Ranked};
 pub use rounds::{
     AsIf, Blind, Choice, Cleaned, Length, Mechanism, Menu, Only, Pairs, Pop, RateTable,
-    RoundSettings, Rounds, Shares, TimeShare,
+    RoundSettings, Rounds, Shares, Shuffler, TimeShare,
 };
 pub use score::{Greedy, Ground, Score};
 pub use settings::{ConfigError, RawSettings, defaults, nearest};

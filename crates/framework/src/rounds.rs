@@ -27,6 +27,7 @@ pub use menu::{Menu, Pairs};
 pub use only::Only;
 pub use pop::Pop;
 pub use settings::{Mechanism, RoundSettings};
+pub use shuffle::Shuffler;
 pub use table::{Choice, Cleaned, RateTable, Shares};
 
 use crate::{Cx, Offer, Policy, PolicyError, View};

@@ -72,14 +72,18 @@ fn a_chosen_length_of_rounds_pays_for_fewer_restarts() {
 #[test]
 fn a_chosen_length_of_rounds_lets_short_jobs_in_sooner() {
     let [fixed, auto] = results("rounds_as_short_as_short_jobs_ask_for");
-    assert!(auto.mean < 0.9 * fixed.mean);
+    // The four short ones are the last four; the long ones pay for more turns.
+    let waits = |result: &Result| -> f64 {
+        [20.0, 50.0, 80.0, 110.0].iter().zip(&result.ends[5..]).map(|(at, end)| end - at).sum()
+    };
+    assert!(waits(&auto) < 0.6 * waits(&fixed), "{} and {}", waits(&auto), waits(&fixed));
+    assert!(auto.makespan < 1.02 * fixed.makespan);
 }
 
 #[test]
-fn a_gang_across_two_types_runs_where_none_alone_would_hold_it() {
+fn a_gang_across_two_types_uses_what_none_alone_can_hold() {
     let [alone, mixed] = results("a_gang_across_two_types");
-    assert!(alone.ends[0].is_infinite() && mixed.ends[0].is_finite());
-    assert!(mixed.ends[1] <= 2.0 * alone.ends[1], "the small one pays with half its time at most");
+    assert!(mixed.mean < 0.9 * alone.mean && mixed.makespan < 0.9 * alone.makespan);
 }
 
 #[test]
