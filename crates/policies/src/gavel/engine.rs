@@ -1,6 +1,7 @@
 //! Which solver works, how much it may, and what became of it.
 
 use crate::prelude::*;
+use trainyard_solver::shares::Market;
 use trainyard_solver::{Interior, Limit, Model, Simplex, Solution, Solve, SolverError, Status};
 
 /// Steps of an interior point; usual problems take 20 to 50.
@@ -25,10 +26,19 @@ pub enum Method {
     Highs,
 }
 
+impl Method {
+    /// Whether models are the authors' own to the last column, so that the middle of all best answers is theirs.
+    pub fn exact(self) -> bool {
+        self == Method::Interior
+    }
+}
+
 /// A solver with its limit.
 pub struct Engine {
     /// Which.
     pub method: Method,
+    /// The search over prices of the structured solvers, warm from the last one.
+    pub market: Market,
     /// One for models of rows and columns, if it is not the interior point.
     linear: Option<(Box<dyn Solve>, Limit)>,
 }
@@ -60,17 +70,23 @@ impl Engine {
             #[cfg(not(feature = "highs"))]
             Method::Highs => return None,
         };
-        Some(Engine { method, linear })
+        Some(Engine { method, market: Market::new(), linear })
     }
 
     /// One with another solver, for tests of what happens when it fails.
     pub fn with(method: Method, linear: Box<dyn Solve>) -> Engine {
-        Engine { method, linear: Some((linear, Limit::steps(STEPS_MAX))) }
+        let linear = Some((linear, Limit::steps(STEPS_MAX)));
+        Engine { method, market: Market::new(), linear }
     }
 
     /// Whether models are the authors' own to the last column, so that the middle of all best answers is theirs.
     pub fn exact(&self) -> bool {
-        self.method == Method::Interior
+        self.method.exact()
+    }
+
+    /// Whether solvers that know the structure are asked first.
+    pub fn structured(&self) -> bool {
+        self.method == Method::Structured && self.linear.is_none()
     }
 
     /// Solves a model of rows and columns.
@@ -100,6 +116,7 @@ impl Engine {
 
     /// Forgets what it kept to start warm.
     pub fn forget(&mut self) {
+        self.market.forget();
         if let Some((solver, _)) = &mut self.linear {
             solver.forget();
         }

@@ -4,6 +4,7 @@ use super::engine::{Engine, Unsolved};
 use super::frame::Frame;
 use super::level;
 use super::optimiser::Goal;
+use super::pooled;
 use super::problem::Problem;
 use super::{NEEDS, Plain, entry_settings, lift};
 use crate::prelude::*;
@@ -24,9 +25,10 @@ pub const ENTRY: PolicyEntry = Entry {
 
 /// Minimises the largest rho: (age + work / rate) over (isolated time so far + work / isolated rate).
 ///
-/// With the interior point it is one second-order cone for each job, as the authors have it. Otherwise it is a search for
-/// the rho at which the rates that all jobs then need can just be had, one LP for each step.
-#[derive(Default)]
+/// The structured solver raises everyone towards the same rho. With the interior point it is one second-order cone for
+/// each job, as the authors have it. Otherwise it is a search for the rho at which the rates that all jobs then need can
+/// just be had, one LP for each step.
+#[derive(Clone, Default)]
 pub struct FinishTime {
     past: BTreeMap<JobId, Past>,
 }
@@ -165,6 +167,13 @@ fn search(
 impl Goal for FinishTime {
     fn solve(&mut self, problem: &Problem<'_>, engine: &mut Engine) -> Result<Vec<f64>, Unsolved> {
         let terms = self.terms(problem);
+        if engine.structured()
+            && let Some((_, shares)) = pooled::finish_time(problem, &terms, engine)
+        {
+            // Everyone has the same rho now; who can have a better one at nobody's cost may.
+            let rates: Vec<f64> = problem.all().map(|party| problem.rate(party, &shares)).collect();
+            return Ok(pooled::filled(problem, &rates, engine).map_or(shares, |(_, more)| more));
+        }
         match engine.exact() {
             true => conic(problem, &terms, engine),
             false => search(problem, &terms, engine),

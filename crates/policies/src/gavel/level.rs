@@ -2,6 +2,7 @@
 
 use super::engine::{Engine, Unsolved};
 use super::frame::Frame;
+use super::pooled;
 use super::problem::Problem;
 use trainyard_solver::{Name, Sense};
 
@@ -19,6 +20,11 @@ pub fn highest(
     needs: &[f64],
     engine: &mut Engine,
 ) -> Result<Level, Unsolved> {
+    if engine.structured()
+        && let Some((level, shares)) = pooled::max_min(problem, needs, engine)
+    {
+        return Ok(Level { level, shares });
+    }
     let mut frame = Frame::new(Sense::Maximise, problem);
     let rows = frame.at_least("rate", problem, |_| 0.0);
     let into: Vec<_> = rows.iter().zip(needs).map(|(row, need)| (*row, 1.0 / need)).collect();
@@ -28,6 +34,21 @@ pub fn highest(
     let solution = engine.linear(&frame.model)?;
     let shares = columns.of(&solution.values);
     Ok(Level { level: solution.values[level.index()], shares })
+}
+
+/// The same, and what is left after that shared out in the same way where the engine can; shares that are found by the
+/// interior point lie in the middle of all best ones and leave nothing worth a second solve.
+pub fn filled(
+    problem: &Problem<'_>,
+    needs: &[f64],
+    engine: &mut Engine,
+) -> Result<Vec<f64>, Unsolved> {
+    if engine.structured()
+        && let Some((_, shares)) = pooled::filled(problem, needs, engine)
+    {
+        return Ok(shares);
+    }
+    Ok(highest(problem, needs, engine)?.shares)
 }
 
 /// Shares under which each party has at least a rate; an error where there are none. Which of them is the engine's to

@@ -212,7 +212,7 @@ impl Models {
 
 /// A model with the points of a job type, and its speeds on V100s by number of GPUs.
 fn measured(job_type: &str, sink: &mut Sink) -> Option<Measured> {
-    let (mut points, mut rates) = (Vec::new(), Vec::new());
+    let (mut points, mut rates, mut unfit) = (Vec::new(), Vec::new(), Vec::new());
     for row in RATES.lines().skip(1) {
         let mut fields = row.split(',');
         if fields.next() != Some(job_type) {
@@ -222,7 +222,9 @@ fn measured(job_type: &str, sink: &mut Sink) -> Option<Measured> {
         for (kind, rate) in KINDS.iter().zip(fields) {
             let rate: f64 = rate.parse().ok()?;
             // Zero stands for a model that does not fit into the memory.
-            if rate > 0.0 {
+            if rate == 0.0 {
+                unfit.push(((*kind).to_owned(), gpus));
+            } else {
                 points.push(Point { kind: (*kind).to_owned(), gpus, nodes: 1, rate });
                 if *kind == "v100" {
                     rates.push((gpus, rate));
@@ -236,7 +238,7 @@ fn measured(job_type: &str, sink: &mut Sink) -> Option<Measured> {
     let name = model_name(job_type);
     let model = sink.model(&name).unwrap_or_else(|| {
         let source = format!("{SOURCE}: {job_type}");
-        sink.add_model(ModelProfile { points, ..ModelProfile::named(&name, &source) })
+        sink.add_model(ModelProfile { points, unfit, ..ModelProfile::named(&name, &source) })
     });
     Some((model, rates))
 }
