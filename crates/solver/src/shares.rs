@@ -28,6 +28,7 @@ mod pairs;
 mod path;
 mod pool;
 mod stated;
+mod total;
 
 pub use fill::Member;
 pub use market::Market;

@@ -229,6 +229,19 @@ pub(super) fn finish(
         ready.costs(prices, &mut costs);
         ready.spread(&costs, &need, *weight, &mut fractions);
     }
+    let mut found = assembled(pool, fractions, ready.gpu_prices(&summit.prices), left_out);
+    found.level *= summit.level;
+    found.steps = summit.steps;
+    found
+}
+
+/// Fractions scaled to what there is, with the rates they give; the level is the factor of that scaling.
+pub(super) fn assembled(
+    pool: &Pool,
+    mut fractions: Vec<f64>,
+    prices: Vec<f64>,
+    left_out: Vec<usize>,
+) -> Fractions {
     let fit = fit(pool, &mut fractions);
     let status = match 1.0 - fit {
         gap if gap <= 1e-9 => Status::Proven,
@@ -238,15 +251,8 @@ pub(super) fn finish(
         let ways = (pool.starts[job]..pool.starts[job + 1]).filter(|way| fractions[*way] > 0.0);
         ways.fold(0.0, |sum, way| sum + fractions[way] * pool.ways[way].rate)
     };
-    Fractions {
-        status,
-        level: summit.level * fit,
-        rates: (0..pool.jobs()).map(rate).collect(),
-        of: fractions,
-        prices: ready.gpu_prices(&summit.prices),
-        left_out,
-        steps: summit.steps,
-    }
+    let rates = (0..pool.jobs()).map(rate).collect();
+    Fractions { status, level: fit, rates, of: fractions, prices, left_out, steps: 0 }
 }
 
 /// Scales fractions down to the GPUs and the time there is, and gives the factor.
