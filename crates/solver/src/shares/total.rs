@@ -6,7 +6,7 @@
 
 use super::basis::{Basis, Column, Entered};
 use super::hull::Ready;
-use super::market::{Market, assembled};
+use super::market::{Market, STALLED_MAX, STEPS_MAX, assembled};
 use super::pool::{Fractions, Pool};
 use crate::{Limit, Status};
 
@@ -42,12 +42,16 @@ impl Market {
         };
         let value = |way: usize| worth.get(way).copied().filter(|w| w.is_finite()).unwrap_or(0.0);
         let worth: Vec<f64> = (0..pool.ways.len()).map(value).collect();
+        // In parts of the largest, so that no unit is too large or too small to count in.
+        let largest = worth.iter().copied().map(f64::abs).fold(0.0, f64::max);
+        let scale = if largest > 0.0 { largest } else { 1.0 };
+        let worth: Vec<f64> = worth.iter().map(|worth| worth / scale).collect();
         let trade = Trade { ready: &ready, worth: &worth, floors: &floors };
         let Settled { fractions, prices, gap, steps } = trade.settle(kept, limit);
-        let sum = fractions.iter().zip(&worth).map(|(part, worth)| part * worth).sum();
+        let sum: f64 = fractions.iter().zip(&worth).map(|(part, worth)| part * worth).sum();
         let idle = (0..ready.jobs()).filter(|job| ready.fastest(*job) == 0.0).collect();
         let mut found = assembled(pool, fractions, ready.gpu_prices(&prices), idle);
-        found.level = sum;
+        found.level = sum * scale;
         found.steps = steps;
         found.status = if gap <= 1e-9 { Status::Proven } else { Status::Feasible { gap } };
         Some(found)
@@ -88,9 +92,9 @@ impl Trade<'_> {
         let Some(mut basis) = Basis::new(members, vec![1.0; kinds + 1]) else {
             return Settled { fractions: kept, prices: vec![0.0; kinds], gap: 1.0, steps: 0 };
         };
-        let mut gap = 1.0;
-        let mut steps = 0;
-        while steps < limit.steps.clamp(1, 5_000) {
+        let (mut gap, mut steps) = (1.0, 0);
+        let mut most = (f64::NEG_INFINITY, 0);
+        while steps < limit.steps.clamp(1, STEPS_MAX) && steps < most.1 + STALLED_MAX {
             steps += 1;
             let prices = basis.prices();
             let answer = self.answer(&prices[..kinds]);
@@ -98,6 +102,9 @@ impl Trade<'_> {
                 answer.usage.iter().zip(&prices).map(|(used, price)| used * price).sum();
             let gain = answer.worth - paid - prices[kinds];
             let sum: f64 = prices.iter().sum();
+            if sum > most.0 {
+                most = (sum, steps);
+            }
             // Whatever mix there is, it is worth at most this much more.
             gap = (gain / (sum + gain).abs().max(f64::MIN_POSITIVE)).max(0.0);
             if gain <= GAIN_MIN * sum.abs() {
