@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use trainyard_solver::shares::{
     Clock, Fractions, Inside, Market, Member, Pool, Tenant, Way, stated,
 };
-use trainyard_solver::{Limit, Model, Name, Row, Sense, Simplex, Solve, Status};
+use trainyard_solver::{Interior, Limit, Model, Name, Row, Sense, Simplex, Solve, Status};
 
 const LIMIT: Limit = Limit::steps(5_000);
 
@@ -243,6 +243,33 @@ proptest! {
         let clocks: Vec<Clock> =
             parts.iter().map(|&part| Clock { since: part, left: part, alone: part }).collect();
         market.finish_time(&pool, &clocks, &LIMIT);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn many_jobs_of_few_kinds_on_eight_types_are_solved_exactly(
+        kinds in prop::collection::vec(prop::collection::vec(0.1..10.0f64, 8), 1..6),
+        capacity in prop::collection::vec(1.0..40.0f64, 8),
+        jobs in prop::collection::vec((0..6usize, 0..3u32), 60..160),
+    ) {
+        let mut pool = Pool::new(capacity);
+        let mut parts = Vec::new();
+        for (kind, size) in jobs {
+            let gpus = f64::from(1u32 << size);
+            let rates = &kinds[kind % kinds.len()];
+            pool.job(rates.iter().enumerate().map(|(kind, rate)| Way::on(kind, gpus, *rate)));
+            parts.push(rates.iter().sum::<f64>() / gpus);
+        }
+        let found = Market::new().max_min(&pool, &parts, &LIMIT);
+        assert_fits(&pool, &found);
+        prop_assert_eq!(found.status, Status::Proven);
+        let (model, level) = stated(&pool, &parts);
+        let expected = Interior::default().solve(&model, &Limit::steps(500)).unwrap();
+        let expected = expected.values[level.index()];
+        prop_assert!((found.level - expected).abs() <= 1e-6 * expected, "{} {}", found.level, expected);
     }
 }
 
