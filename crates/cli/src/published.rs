@@ -320,6 +320,7 @@ impl Table {
             failures: None,
             decision_cost: None,
             checkpoint_every: None,
+            measure: None,
         };
         let place = self.place.clone().filter(|_| semantics == self.semantics);
         let stages = StageArgs { place, admit: None, tune: Vec::new(), sets: Vec::new() };

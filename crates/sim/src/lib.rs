@@ -19,7 +19,7 @@ mod run;
 mod series;
 mod world;
 
-pub use options::{Charge, DecisionCost, FailureModel, Options, Rounding, Semantics};
+pub use options::{Charge, DecisionCost, FailureModel, Options, Rounding, Semantics, Window};
 pub use outcome::{JobOutcome, Outcome};
 pub use run::{Observer, Quiet, simulate};
 pub use series::{Point, Series};
