@@ -332,6 +332,8 @@ pub enum Preset {
     Muri,
     /// Pollux (OSDI'21): decisions every minute, 30 s for each start, whole seconds, exact sizes.
     Pollux,
+    /// Gavel (OSDI'20): rounds that end with the slowest, free preemption, whole steps, exact sizes.
+    Gavel,
 }
 
 impl Preset {
@@ -342,6 +344,7 @@ impl Preset {
             Preset::Tiresias => Semantics::Tiresias,
             Preset::Muri => Semantics::Muri,
             Preset::Pollux => Semantics::Pollux,
+            Preset::Gavel => Semantics::Gavel,
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use trainyard_engine::Trigger;
 use trainyard_framework::RawSettings;
-use trainyard_sim::{DecisionCost, FailureModel, Options, Rounding, Window};
+use trainyard_sim::{DecisionCost, Distance, FailureModel, Options, Rounding, Window};
 use trainyard_types::Span;
 use trainyard_workload::Workload;
 
@@ -30,7 +30,11 @@ pub fn read(args: &WorldArgs, seed: u64) -> Result<Options, Failure> {
             sigma.ok_or_else(|| Failure::flag("--estimate-error", text, expected))?;
     }
     if let Some(text) = &args.round {
-        options.trigger = Trigger::Clock(span("--round", text)?);
+        let round = span("--round", text)?;
+        options.trigger = match options.trigger {
+            Trigger::Barrier(_) => Trigger::Barrier(round),
+            Trigger::Events | Trigger::Clock(_) => Trigger::Clock(round),
+        };
     }
     if let Some(text) = &args.checkpoint_every {
         options.checkpoint_every = span("--checkpoint-every", text)?;
@@ -52,6 +56,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
     let trigger = match options.trigger {
         Trigger::Events => "at every event".to_owned(),
         Trigger::Clock(every) => format!("every {every}"),
+        Trigger::Barrier(round) => format!("when the slowest has done its part of {round}"),
     };
     let failures = match options.failures {
         None => "none".to_owned(),
@@ -61,6 +66,11 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
     let rounding = match options.rounding {
         Rounding::Exact => "exact",
         Rounding::WholeSeconds => "whole seconds",
+        Rounding::WholeSteps => "whole steps",
+    };
+    let distance = match options.distance {
+        Distance::Counts => "counts",
+        Distance::Ignored => "ignored",
     };
     let measured = match options.measured {
         None => "all jobs".to_owned(),
@@ -71,6 +81,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         ("decisions", trigger),
         ("costs", options.costs.to_string()),
         ("rounding", rounding.to_owned()),
+        ("distance", distance.to_owned()),
         ("estimate-error", options.estimate_error.to_string()),
         ("decision-cost", format!("fixed={fixed},per-job={per_job}")),
         ("failures", failures),

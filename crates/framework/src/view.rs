@@ -122,6 +122,21 @@ impl<'a> View<'a> {
         &self.state.changed
     }
 
+    /// Jobs that ended since the last decision, and when.
+    pub fn ended(&self) -> &'a [(JobId, Time)] {
+        &self.state.ended
+    }
+
+    /// Whether the host keeps rounds, so that each decision begins one.
+    pub fn keeps_rounds(&self) -> bool {
+        self.state.keeps_rounds
+    }
+
+    /// Whether the policy declared that it must know speeds, so that [`View::rate`] answers at all.
+    pub fn shows_rates(&self) -> bool {
+        self.needs.rates
+    }
+
     /// The number of this decision; a policy whose memory is older than one decision starts anew.
     pub fn decision(&self) -> u64 {
         self.state.decisions

@@ -52,6 +52,8 @@ pub struct Speeds {
     /// How many halvings of bandwidth lie between a rack and the core.
     core_halvings: f64,
     sharing: Sharing,
+    /// Whether speeds are as if all GPUs were as close as they were when they were measured.
+    close: bool,
     costs: CostModel,
 }
 
@@ -118,6 +120,7 @@ impl Speeds {
             moves: catalog.iter().map(|(id, model)| Moves::new((id, model), catalog)).collect(),
             core_halvings: libm::log2(ratio).max(0.0),
             sharing: Sharing::default(),
+            close: false,
             costs: CostModel::default(),
         }
     }
@@ -131,6 +134,12 @@ impl Speeds {
     /// The same with another way to share a GPU.
     pub fn with_sharing(mut self, sharing: Sharing) -> Speeds {
         self.sharing = sharing;
+        self
+    }
+
+    /// The same, as if all GPUs of a job were always as close as they were when they were measured.
+    pub fn without_distance(mut self) -> Speeds {
+        self.close = true;
         self
     }
 
@@ -177,10 +186,11 @@ impl Speeds {
             return Some(rate.rate.0 * self.across(model, config)?);
         }
         let moves = self.moves.get(model.index())?;
+        let nodes = if self.close { 1 } else { config.nodes };
         let mut slowest = f64::INFINITY;
         for (kind, _) in &config.kinds {
             let bound = self.bound.get(model.index() * self.kinds + kind.index())?.as_ref()?;
-            slowest = slowest.min(bound.rate(config.gpus, config.nodes, moves.spread));
+            slowest = slowest.min(bound.rate(config.gpus, nodes, moves.spread));
         }
         if slowest == f64::INFINITY {
             return None;
@@ -215,7 +225,7 @@ impl Speeds {
     fn across(&self, model: ModelId, config: &Config) -> Option<f64> {
         let moves = self.moves.get(model.index())?;
         let mut kept = 1.0;
-        if config.tier == Tier::Core && self.core_halvings > 0.0 {
+        if config.tier == Tier::Core && !self.close && self.core_halvings > 0.0 {
             kept *= libm::pow(moves.spread, self.core_halvings);
         }
         Some(kept)

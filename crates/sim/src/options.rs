@@ -28,6 +28,20 @@ pub enum Rounding {
     /// An end that is rounded back onto the moment of a decision is seen by the next one only, a microsecond late:
     /// those simulators find it when they step on from that decision.
     WholeSeconds,
+    /// Each round to whole steps: Gavel's own simulator. A job does as many as fit into the round and then waits for
+    /// the slowest. Only where rounds end at a barrier ([`Trigger::Barrier`]); elsewhere nothing is rounded.
+    WholeSteps,
+}
+
+/// Whether it matters how far apart the GPUs of a job are.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Distance {
+    /// It does, as the profile says.
+    #[default]
+    Counts,
+    /// A job runs as if its GPUs were as close as they were when it was measured: Gavel's own simulator.
+    Ignored,
 }
 
 /// How long a decision takes.
@@ -80,6 +94,8 @@ pub struct Options {
     pub charge: Charge,
     /// To what the ends of epochs and of jobs are rounded.
     pub rounding: Rounding,
+    /// Whether it matters how far apart GPUs are.
+    pub distance: Distance,
     /// The error of what policies are told about sizes: the standard deviation of its logarithm; 0 is exact.
     pub estimate_error: f64,
     /// How long a decision takes.
@@ -105,6 +121,7 @@ impl Default for Options {
             costs: CostModel::Profile,
             charge: Charge::PerStart,
             rounding: Rounding::Exact,
+            distance: Distance::Counts,
             estimate_error: 0.3,
             decision_cost: DecisionCost::default(),
             failures: None,
@@ -129,12 +146,20 @@ pub enum Semantics {
     Muri,
     /// The simulator of Pollux (OSDI'21): decisions every minute, 30 s for each start, whole seconds.
     Pollux,
+    /// The simulator of Gavel (OSDI'20): rounds of six minutes that end with the slowest, free preemption, whole
+    /// steps, exact sizes, no loss by distance.
+    Gavel,
 }
 
 impl Semantics {
     /// All presets.
-    pub const ALL: [Semantics; 4] =
-        [Semantics::Native, Semantics::Tiresias, Semantics::Muri, Semantics::Pollux];
+    pub const ALL: [Semantics; 5] = [
+        Semantics::Native,
+        Semantics::Tiresias,
+        Semantics::Muri,
+        Semantics::Pollux,
+        Semantics::Gavel,
+    ];
 
     /// The name used on the command line and in scenarios.
     pub fn name(self) -> &'static str {
@@ -143,6 +168,7 @@ impl Semantics {
             Semantics::Tiresias => "tiresias",
             Semantics::Muri => "muri",
             Semantics::Pollux => "pollux",
+            Semantics::Gavel => "gavel",
         }
     }
 
@@ -165,6 +191,14 @@ impl Semantics {
                 estimate_error: 0.0,
                 ..ours
             },
+            Semantics::Gavel => Options {
+                trigger: Trigger::Barrier(Span::secs(360)),
+                costs: CostModel::Free,
+                rounding: Rounding::WholeSteps,
+                distance: Distance::Ignored,
+                estimate_error: 0.0,
+                ..ours
+            },
         }
     }
 
@@ -177,6 +211,7 @@ impl Semantics {
             Semantics::Tiresias => &[REFILL, REQUEUE, ("jump", "tiresias-code", None)],
             Semantics::Muri => &[REFILL, REQUEUE, ("jump", "muri-code", None)],
             Semantics::Pollux => &[("mode", "recount", None)],
+            Semantics::Gavel => &[("rounds", "gavel", None)],
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::estimates::Estimates;
 use crate::failures::Failures;
-use crate::options::{DecisionCost, Options};
+use crate::options::{DecisionCost, Distance, Options};
 use crate::outcome::{JobOutcome, Outcome};
 use crate::queue::Future;
 use crate::series::{Point, Series};
@@ -76,6 +76,10 @@ impl<'a> Simulation<'a> {
         options: &'a Options,
     ) -> Simulation<'a> {
         let speeds = Speeds::new(&workload.catalog, cluster).with_costs(options.costs);
+        let speeds = match options.distance {
+            Distance::Counts => speeds,
+            Distance::Ignored => speeds.without_distance(),
+        };
         let speeds = Arc::new(speeds);
         let exact = pipeline.needs.work_left == Knowledge::Exact;
         let error = if exact { 0.0 } else { options.estimate_error };
@@ -118,8 +122,11 @@ impl<'a> Simulation<'a> {
 
     fn run(mut self, observer: &mut dyn Observer) -> Outcome {
         while self.left > 0 {
-            let Some(at) = self.next_moment() else { break };
-            self.moment(at, observer);
+            match self.next_moment() {
+                Some(at) => self.moment(at, observer),
+                None if self.idle_round(observer) => {}
+                None => break,
+            }
             self.steps += 1;
             if self.steps.is_multiple_of(PROGRESS_EVERY) {
                 observer.progress(self.jobs.len());
@@ -133,6 +140,18 @@ impl<'a> Simulation<'a> {
         let submission = self.workload.jobs.get(self.next_submission).map(|one| one.job.submitted);
         let known = [submission, self.world.next_time(), self.engine.due()];
         known.into_iter().flatten().min()
+    }
+
+    /// Nothing is to come though jobs wait: where rounds are kept, an empty one is over and the policy is asked
+    /// again. False if that changed nothing.
+    fn idle_round(&mut self, observer: &mut dyn Observer) -> bool {
+        if !self.world.keeps_rounds() {
+            return false;
+        }
+        let at = self.engine.state().now;
+        self.engine.apply(at, Event::RoundOver);
+        self.moment(at, observer);
+        self.next_moment().is_some()
     }
 
     /// All that happens at one moment.
@@ -149,6 +168,7 @@ impl<'a> Simulation<'a> {
             self.engine.apply(at, Event::Submitted(Arc::clone(&one.job)));
             self.next_submission += 1;
         }
+        let before = self.engine.state().decisions;
         for _ in 0..ROUNDS_MAX {
             let decisions = self.engine.stats().decisions;
             let actions = self.engine.step(at, &mut self.pipeline);
@@ -165,6 +185,9 @@ impl<'a> Simulation<'a> {
             } else {
                 self.obey(at, actions, observer);
             }
+        }
+        if self.engine.state().decisions > before {
+            self.world.begin_round(at);
         }
         let level = self.level(at);
         self.series.record(at, level);
@@ -228,6 +251,7 @@ impl<'a> Simulation<'a> {
             Future::Finish { .. }
             | Future::Fail { .. }
             | Future::Turn { .. }
+            | Future::Barrier { .. }
             | Future::Stopped { .. }
             | Future::Started { .. } => {
                 for event in self.world.come(at, future) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use trainyard_framework::{
-    Cx, Needs, Pipeline, PolicyError, RateTable, Rounds, Shares, TimeShare, View,
+    Cx, Needs, Pipeline, PolicyError, RateTable, RoundSettings, Rounds, Shares, TimeShare, View,
 };
 use trainyard_policies::place::FewestNodes;
 use trainyard_profile::CostModel;
@@ -35,7 +35,7 @@ fn run(weights: &[f64], hours: &[f64], gpus: u8, forgets: bool) -> Outcome {
         let job = Arc::new(Job::simple(JobId(id as u32), Time::ZERO, 1));
         workload.jobs.push(TraceJob::new(job, Work(hours * 3600.0)));
     }
-    let policy = Rounds::new(Weighted(weights.to_vec()), Span::secs(60));
+    let policy = Rounds::new(Weighted(weights.to_vec()), RoundSettings::every(Span::secs(60)));
     let mut pipeline = Pipeline::new(policy, FewestNodes, Needs::NOTHING);
     if forgets {
         pipeline.policy = Box::new(Forgetful { inner: pipeline.policy, every: 5 });

@@ -27,6 +27,11 @@ impl Choice {
         usize::from(self.uses[0].0)
     }
 
+    /// Whether all its jobs make progress.
+    pub fn runs(&self) -> bool {
+        self.rates.iter().all(|rate| *rate > 0.0)
+    }
+
     /// GPUs in all.
     pub fn gpus(&self) -> u32 {
         self.uses.iter().map(|(_, gpus)| gpus).sum()
@@ -64,7 +69,9 @@ impl RateTable {
                 // A type that could never hold the gang is no choice, however fast it is.
                 let holds = want.accepts(kind) && offer.free().in_service(kind) >= want.gpus;
                 let config = Config::packed(kind, want.gpus, per_node);
-                let rate = view.rate(job, &config).map_or(1.0, |rate| rate.0);
+                let known = view.rate(job, &config).map_or(0.0, |rate| rate.0);
+                // A policy that asked for no speeds is told that all types are alike.
+                let rate = if view.shows_rates() { known } else { 1.0 };
                 table.choices.push(Choice {
                     jobs: smallvec![job.id()],
                     uses: smallvec![(index as u16, want.gpus)],
@@ -76,10 +83,57 @@ impl RateTable {
         table
     }
 
+    /// Makes the table safe to compute with: a rate that is negative, infinite or not a number becomes zero, and a
+    /// job that can run in no way leaves the table with all its choices. Gives the jobs that left, and those that
+    /// stay though a rate of theirs was no speed.
+    pub fn clean(&mut self) -> Cleaned {
+        let mut cleaned = Cleaned::default();
+        for choice in &mut self.choices {
+            for (job, rate) in choice.jobs.iter().zip(&mut choice.rates) {
+                if !rate.is_finite() || *rate < 0.0 {
+                    *rate = 0.0;
+                    cleaned.bad_rates.push(*job);
+                }
+            }
+        }
+        let mut runs = vec![false; self.jobs.len()];
+        for choice in self.choices.iter().filter(|choice| choice.runs()) {
+            for job in &choice.jobs {
+                if let Ok(row) = self.jobs.binary_search(job) {
+                    runs[row] = true;
+                }
+            }
+        }
+        if runs.iter().any(|runs| !runs) {
+            let mut row = 0..;
+            self.jobs.retain(|job| {
+                let stays = runs[row.next().unwrap_or(0)];
+                if !stays {
+                    cleaned.without.push(*job);
+                }
+                stays
+            });
+            let jobs = &self.jobs;
+            let known = |job: &JobId| jobs.binary_search(job).is_ok();
+            self.choices.retain(|choice| choice.jobs.iter().all(known));
+        }
+        cleaned.bad_rates.dedup();
+        cleaned
+    }
+
     /// The place of a job in [`RateTable::jobs`].
     pub fn position(&self, job: JobId) -> Option<usize> {
         self.jobs.binary_search(&job).ok()
     }
+}
+
+/// What [`RateTable::clean`] found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cleaned {
+    /// Jobs that can run in no way and left the table.
+    pub without: Vec<JobId>,
+    /// Jobs one of whose rates was negative, infinite or not a number.
+    pub bad_rates: Vec<JobId>,
 }
 
 /// Fractions of time, each from 0 to 1.
