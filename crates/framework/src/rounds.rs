@@ -1,18 +1,23 @@
 //! The front that optimisers implement, fractions of time, and the adaptor that realises them round by round.
 //!
+//! - `menu`: which ways to run are on offer; `blind`: how types are made to look alike.
 //! - `table`: the ways to run and the answer, one fraction for each.
 //! - `settings`: by which rules fractions become rounds.
 //! - `ours`: our rules, credits in seconds.
 //! - `gavel`, `shuffle`: the rules of Gavel's own simulator.
 //! - `group`: from a choice to grants.
 
+mod blind;
 mod gavel;
 mod group;
+mod menu;
 mod ours;
 mod settings;
 mod shuffle;
 mod table;
 
+pub use blind::{AsIf, Blind};
+pub use menu::{Menu, Pairs};
 pub use settings::{Mechanism, RoundSettings};
 pub use table::{Choice, Cleaned, RateTable, Shares};
 

@@ -48,6 +48,7 @@ pub mod elas;
 pub mod fair_share;
 pub mod fifo;
 pub mod gandiva;
+pub mod gavel;
 pub mod gittins;
 pub mod las;
 pub mod priority;

@@ -1,8 +1,8 @@
 //! The one table that makes policies, placers, gates and tuners exist.
 
 use crate::{
-    conservative, easy, elas, fair_share, fifo, gandiva, gittins, las, load, place, priority, sjf,
-    srsf, srtf, tiresias,
+    conservative, easy, elas, fair_share, fifo, gandiva, gavel, gittins, las, load, place,
+    priority, sjf, srsf, srtf, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -22,6 +22,16 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &fair_share::ENTRY,
     &priority::ENTRY,
     &gandiva::ENTRY,
+    &gavel::max_min::ENTRY,
+    &gavel::finish_time::ENTRY,
+    &gavel::makespan::ENTRY,
+    &gavel::shortest::ENTRY,
+    &gavel::throughput::ENTRY,
+    &gavel::cost::ENTRY,
+    &gavel::hierarchy::ENTRY,
+    &gavel::proof::ENTRY,
+    &gavel::isolated::ENTRY,
+    &gavel::proportional::ENTRY,
 ];
 
 /// One policy of each family, in the order of the table: what `compare` shows by default.

@@ -211,7 +211,12 @@ impl Semantics {
             Semantics::Tiresias => &[REFILL, REQUEUE, ("jump", "tiresias-code", None)],
             Semantics::Muri => &[REFILL, REQUEUE, ("jump", "muri-code", None)],
             Semantics::Pollux => &[("mode", "recount", None)],
-            Semantics::Gavel => &[("rounds", "gavel", None)],
+            Semantics::Gavel => &[
+                ("rounds", "gavel", None),
+                ("solver", "interior", Some("rounds")),
+                ("reference", "v100", Some("rounds")),
+                ("count", "steps", Some("rounds")),
+            ],
         }
     }
 }

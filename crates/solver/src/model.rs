@@ -141,6 +141,36 @@ impl Model {
         self.cones.push((cone, of));
     }
 
+    /// The entries of a column by row, ascending; entries of one row are added up.
+    pub(crate) fn entries_of(&self, column: usize) -> Vec<(usize, f64)> {
+        let given = &self.entries[self.starts[column]..self.starts[column + 1]];
+        let mut entries: Vec<(usize, f64)> =
+            given.iter().map(|(row, factor)| (row.index(), *factor)).collect();
+        entries.sort_by_key(|(row, _)| *row);
+        entries.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            kept.1 += if same { next.1 } else { 0.0 };
+            same
+        });
+        entries
+    }
+
+    /// The entries of each row by column, ascending.
+    pub(crate) fn by_row(&self) -> Vec<Vec<(usize, f64)>> {
+        let mut rows = vec![Vec::new(); self.rows.len()];
+        for column in 0..self.columns.len() {
+            for (row, factor) in self.entries_of(column) {
+                rows[row].push((column, factor));
+            }
+        }
+        rows
+    }
+
+    /// The objective at these values.
+    pub(crate) fn objective(&self, values: &[f64]) -> f64 {
+        self.columns.iter().zip(values).map(|(column, value)| column.cost * value).sum()
+    }
+
     /// How many rows there are.
     pub fn rows(&self) -> usize {
         self.rows.len()

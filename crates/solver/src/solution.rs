@@ -47,18 +47,38 @@ pub struct Solution {
     pub status: Status,
     /// The value of each column; empty unless the status is proven or feasible.
     pub values: Vec<f64>,
-    /// The value of the objective.
+    /// The value of the objective; not a number where there are no values.
     pub objective: f64,
-    /// What one more of each row's bound would be worth, in the sense of the objective; empty where unknown.
+    /// By how much the objective would change for one more of each row's bound; empty where unknown.
+    ///
+    /// It is the derivative of the objective as it is stated, whichever way is better. When maximising, a capacity
+    /// (upper bound) that binds has a price above 0; when minimising, a demand (lower bound) that binds has one above 0.
+    /// A row that does not bind has the price 0.
     pub prices: Vec<f64>,
     /// Steps used.
     pub steps: u64,
+}
+
+impl Solution {
+    /// An answer without values.
+    pub(crate) fn without_values(status: Status, steps: u64) -> Solution {
+        Solution { status, values: Vec::new(), objective: f64::NAN, prices: Vec::new(), steps }
+    }
+
+    /// Whether there are values that satisfy all rows.
+    pub fn has_values(&self) -> bool {
+        matches!(self.status, Status::Proven | Status::Feasible { .. })
+    }
 }
 
 /// An engine.
 pub trait Solve: Send {
     /// Solves a model within a limit.
     fn solve(&mut self, model: &Model, limit: &Limit) -> Result<Solution, SolverError>;
+
+    /// Values to start from in the next solve: an answer that is at hand. An engine that has no use for it ignores it,
+    /// and none relies on it being right.
+    fn start_from(&mut self, _values: &[f64]) {}
 
     /// Forgets what it kept to start warm.
     fn forget(&mut self) {}
@@ -74,6 +94,14 @@ pub enum SolverError {
         at: Name,
         /// What.
         value: f64,
+    },
+    /// A part of the model does not fit the rest.
+    #[error("{at} {what}")]
+    Malformed {
+        /// Where.
+        at: Name,
+        /// What is wrong with it.
+        what: &'static str,
     },
     /// The engine has no means for this kind of model.
     #[error("{engine} cannot solve a model with {what}")]

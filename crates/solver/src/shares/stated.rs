@@ -1,0 +1,37 @@
+//! The same problem stated the general way, for an engine that knows nothing of shares.
+
+use super::pool::Pool;
+use crate::{Column, Model, Name, Row, Sense};
+
+/// Max-min as a model: the level is the last column, one column for each way of the pool comes before it.
+///
+/// Bounds of time and GPUs are rows; a way that is not possible has an upper bound of 0. This is the reference that
+/// [`Market`](super::Market) is tested and measured against.
+pub fn stated(pool: &Pool, parts: &[f64]) -> (Model, Column) {
+    let mut model = Model::new(Sense::Maximise);
+    let sound = |gpus: f64| if gpus.is_finite() { gpus.max(0.0) } else { 0.0 };
+    let capacity: Vec<Row> = (0..pool.kinds())
+        .map(|kind| {
+            model.row(Name("capacity", kind), f64::NEG_INFINITY, sound(pool.capacity[kind]))
+        })
+        .collect();
+    let mut rates = Vec::new();
+    for job in 0..pool.jobs() {
+        let time = model.row(Name("time", job), f64::NEG_INFINITY, 1.0);
+        let rate = model.row(Name("rate", job), 0.0, f64::INFINITY);
+        rates.push(rate);
+        for way in pool.ways(job) {
+            let positive = |value: f64| value.is_finite() && value > 0.0;
+            let uses =
+                way.uses.iter().filter(|(kind, gpus)| positive(*gpus) && *kind < capacity.len());
+            let uses: Vec<(Row, f64)> = uses.map(|(kind, gpus)| (capacity[*kind], *gpus)).collect();
+            let possible = positive(way.rate) && !uses.is_empty();
+            let entries = uses.into_iter().chain([(time, 1.0), (rate, way.rate)]);
+            let entries = entries.filter(|_| possible);
+            model.column(0.0, 0.0, if possible { f64::INFINITY } else { 0.0 }, entries);
+        }
+    }
+    let parts = rates.iter().zip(parts).filter(|(_, part)| **part > 0.0);
+    let level = model.column(1.0, 0.0, f64::INFINITY, parts.map(|(row, part)| (*row, -part)));
+    (model, level)
+}
