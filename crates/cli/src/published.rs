@@ -16,7 +16,9 @@ use trainyard_report::Summary;
 use trainyard_report::column::{COLUMNS, Column};
 use trainyard_sim::{JobOutcome, Outcome, Quiet, simulate};
 
-const TEXT: &str = include_str!("../data/reproduce.toml");
+/// One file for each family of publications.
+const TEXTS: [&str; 2] =
+    [include_str!("../data/reproduce.toml"), include_str!("../data/reproduce_gavel.toml")];
 
 /// All that can be redone.
 #[derive(Debug, Deserialize)]
@@ -156,9 +158,13 @@ pub struct Redone {
 
 /// All tables.
 pub fn tables() -> Result<Vec<Table>, Failure> {
-    let all: Result<Published, _> = toml::from_str(TEXT);
-    let all = all.map_err(|error| Failure::Operation(format!("the embedded tables: {error}")))?;
-    Ok(all.table)
+    let mut tables = Vec::new();
+    for text in TEXTS {
+        let all: Result<Published, _> = toml::from_str(text);
+        let broken = |error| Failure::Operation(format!("the embedded tables: {error}"));
+        tables.extend(all.map_err(broken)?.table);
+    }
+    Ok(tables)
 }
 
 /// The table of a name.

@@ -104,6 +104,19 @@ pub struct Pair {
     pub time_sliced: f64,
     /// When both run at once under MPS.
     pub mps: f64,
+    /// What was measured on single types, which stands above both of these there.
+    pub on: Vec<PairPoint>,
+}
+
+/// A model's speed beside another one on so many GPUs of a type, or more where no larger number was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairPoint {
+    /// The type, as in [`Point::kind`].
+    pub kind: String,
+    /// How many GPUs.
+    pub gpus: u32,
+    /// The part of its speed alone; 0 where both do not fit.
+    pub part: f64,
 }
 
 /// How long one iteration keeps each resource busy, for policies that let jobs take turns on them.

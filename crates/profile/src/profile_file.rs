@@ -20,6 +20,7 @@
 //! partner = "our-bert"
 //! time_sliced = 0.6
 //! mps = 0.8
+//! on = [{ kind = "k80", gpus = 1, part = 0.0 }]   # on one type, from so many GPUs on; 0: both do not fit
 //! [[model.host]]            # speed by host CPUs and memory for each GPU, relative to the usual share
 //! gpus = 1
 //! cpus_per_gpu = [1.0, 3.0]
@@ -58,7 +59,7 @@
 mod axes;
 
 use crate::document::{Document, Section};
-use crate::model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost};
+use crate::model::{ANY_KIND, ModelProfile, Pair, PairPoint, Point, SizeCost};
 use crate::training::{BATCH_MAX, BatchLimits, Epochs, StepTimes, Training};
 use crate::{InputError, kinds};
 use std::fmt::Write;
@@ -195,13 +196,23 @@ fn read_point(section: &Section<'_, '_>, others: &[Point]) -> Result<Point, Inpu
 }
 
 fn read_pair(section: &Section<'_, '_>) -> Result<Pair, InputError> {
-    section.allow(&["partner", "time_sliced", "mps"])?;
+    section.allow(&["partner", "time_sliced", "mps", "on"])?;
     let time_sliced = section.real("time_sliced", 0.0..=2.0)?;
     let mps = section.real("mps", 0.0..=2.0)?;
     let Some(either) = time_sliced.or(mps) else {
         return Err(section.wrong("time_sliced", "the part of its speed kept, from 0 to 2"));
     };
+    let mut on: Vec<PairPoint> = Vec::new();
+    for point in section.sections("on")? {
+        point.allow(&["kind", "gpus", "part"])?;
+        let part = point.real("part", 0.0..=2.0)?;
+        let part = part.ok_or_else(|| point.wrong("part", "the part of its speed kept, 0 to 2"))?;
+        let gpus = point.whole("gpus", 1..=1_000_000)?.unwrap_or(1) as u32;
+        let kind = point.needed_text("kind")?.to_lowercase();
+        on.push(PairPoint { kind, gpus, part });
+    }
     Ok(Pair {
+        on,
         partner: section.needed_text("partner")?.to_owned(),
         time_sliced: time_sliced.unwrap_or(either),
         mps: mps.unwrap_or(either),
@@ -306,12 +317,20 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
         )?;
     }
     for pair in &model.pairs {
-        let Pair { partner, time_sliced, mps } = pair;
+        let Pair { partner, time_sliced, mps, on } = pair;
         let partner = quoted(partner);
         writeln!(
             text,
             "[[model.pair]]\npartner = {partner}\ntime_sliced = {time_sliced:?}\nmps = {mps:?}"
         )?;
+        let point = |it: &PairPoint| {
+            let (kind, PairPoint { gpus, part, .. }) = (quoted(&it.kind), it);
+            format!("{{ kind = {kind}, gpus = {gpus}, part = {part:?} }}")
+        };
+        if !on.is_empty() {
+            let points: Vec<String> = on.iter().map(point).collect();
+            writeln!(text, "on = [{}]", points.join(", "))?;
+        }
     }
     if let Some(training) = &model.training {
         write_training(text, training)?;

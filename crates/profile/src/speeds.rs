@@ -10,10 +10,10 @@ use crate::curve::{Cell, Curve, power_of, source_kind};
 use crate::host::{self, HostTable};
 use crate::model::SizeCost;
 use crate::training::Site;
-use crate::{Catalog, ModelProfile, Pace, Training};
+use crate::{Catalog, ModelProfile, Pace, Pair, Training};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use trainyard_types::{Cluster, Config, ModelId, Rate, Span, Tier, Work};
+use trainyard_types::{Cluster, Config, GpuType, ModelId, Rate, Span, Tier, Work};
 
 /// Sizes up to this are tabulated; beyond it the last slope goes on.
 const TABLE_MAX: u32 = 512;
@@ -83,10 +83,28 @@ struct Moves {
     save: SizeCost,
     start: SizeCost,
     in_place: bool,
-    /// By partner, ascending: time-sliced and MPS.
-    pairs: Vec<(ModelId, f64, f64)>,
+    /// By partner, ascending.
+    pairs: Vec<BoundPair>,
     host: Vec<HostTable>,
     batches: Option<Box<BoundBatches>>,
+}
+
+/// A pair on the types of a cluster.
+#[derive(Clone, Debug)]
+struct BoundPair {
+    partner: ModelId,
+    time_sliced: f64,
+    mps: f64,
+    /// Type, GPUs and part kept, ascending.
+    on: Vec<(GpuType, u32, f64)>,
+}
+
+impl BoundPair {
+    /// The part kept on so many GPUs of a type, if that type was measured.
+    fn on(&self, kind: GpuType, gpus: u32) -> Option<f64> {
+        let here = self.on.iter().filter(|point| point.0 == kind && point.1 <= gpus);
+        here.last().map(|point| point.2)
+    }
 }
 
 /// The same training at several batches.
@@ -117,7 +135,10 @@ impl Speeds {
                 })
                 .collect(),
             trained: catalog.iter().map(|(_, model)| Trained::new(model, cluster)).collect(),
-            moves: catalog.iter().map(|(id, model)| Moves::new((id, model), catalog)).collect(),
+            moves: catalog
+                .iter()
+                .map(|(id, model)| Moves::new((id, model), (catalog, cluster)))
+                .collect(),
             core_halvings: libm::log2(ratio).max(0.0),
             sharing: Sharing::default(),
             close: false,
@@ -264,25 +285,31 @@ impl Speeds {
     /// The part of its speed a model keeps beside one partner on the same GPU.
     pub fn pair(&self, model: ModelId, partner: ModelId) -> f64 {
         match self.moves.get(model.index()) {
-            Some(moves) => self.pair_of(moves, partner),
+            Some(moves) => self.pair_of(moves, partner, None),
             None => self.sharing.part_default(),
         }
     }
 
-    fn pair_of(&self, moves: &Moves, partner: ModelId) -> f64 {
-        match moves.pairs.binary_search_by_key(&partner, |pair| pair.0) {
-            Ok(index) => match self.sharing {
-                Sharing::TimeSliced => moves.pairs[index].1,
-                Sharing::Mps => moves.pairs[index].2,
-            },
-            Err(_) => self.sharing.part_default(),
-        }
+    /// The part kept beside a partner: on the types of a config, the slowest of which counts, or in general.
+    fn pair_of(&self, moves: &Moves, partner: ModelId, config: Option<&Config>) -> f64 {
+        let Ok(index) = moves.pairs.binary_search_by_key(&partner, |pair| pair.partner) else {
+            return self.sharing.part_default();
+        };
+        let pair = &moves.pairs[index];
+        let general = match self.sharing {
+            Sharing::TimeSliced => pair.time_sliced,
+            Sharing::Mps => pair.mps,
+        };
+        let Some(config) = config.filter(|_| !pair.on.is_empty()) else { return general };
+        let here = config.kinds.iter();
+        let parts = here.map(|(kind, _)| pair.on(*kind, config.gpus).unwrap_or(general));
+        parts.reduce(f64::min).unwrap_or(general)
     }
 
     /// The part of its speed a job keeps by its share and its partners.
     fn part(&self, moves: &Moves, config: &Config) -> f64 {
         let beside: f64 =
-            config.partners.iter().map(|partner| self.pair_of(moves, *partner)).product();
+            config.partners.iter().map(|it| self.pair_of(moves, *it, Some(config))).product();
         match config.permille {
             0 | 1000.. => beside,
             share => beside.min(f64::from(share) / 1000.0),
@@ -357,13 +384,20 @@ impl Cell {
 }
 
 impl Moves {
-    fn new((id, model): (ModelId, &ModelProfile), catalog: &Catalog) -> Moves {
-        let mut pairs: Vec<(ModelId, f64, f64)> = model
-            .pairs
-            .iter()
-            .filter_map(|pair| Some((catalog.find(&pair.partner)?, pair.time_sliced, pair.mps)))
-            .collect();
-        pairs.sort_by_key(|pair| pair.0);
+    fn new(
+        (id, model): (ModelId, &ModelProfile),
+        (catalog, cluster): (&Catalog, &Cluster),
+    ) -> Moves {
+        let bind = |pair: &Pair| {
+            let on = pair.on.iter();
+            let on = on.filter_map(|it| Some((cluster.kind(&it.kind)?, it.gpus, it.part)));
+            let mut on: Vec<(GpuType, u32, f64)> = on.collect();
+            on.sort_by_key(|point| (point.0, point.1));
+            let partner = catalog.find(&pair.partner)?;
+            Some(BoundPair { partner, time_sliced: pair.time_sliced, mps: pair.mps, on })
+        };
+        let mut pairs: Vec<BoundPair> = model.pairs.iter().filter_map(bind).collect();
+        pairs.sort_by_key(|pair| pair.partner);
         let batches = model.batches.clone().map(|stated| {
             let find = |(batch, name): &(u32, String)| Some((*batch, catalog.find(name)?));
             let mut models: Vec<(u32, ModelId)> = stated.others.iter().filter_map(find).collect();

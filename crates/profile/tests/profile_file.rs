@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use trainyard_profile::profile_file::{read, write};
 use trainyard_profile::{
-    Batches, Catalog, HostTable, ModelProfile, Pair, Point, SizeCost, StageTimes,
+    Batches, Catalog, HostTable, ModelProfile, Pair, PairPoint, Point, SizeCost, StageTimes,
 };
 use trainyard_types::Span;
 
@@ -97,7 +97,10 @@ prop_compose! {
         };
         ModelProfile {
             points, scaling, spread, skew, save: cost,
-            pairs: pair.map(|(time_sliced, mps)| Pair { partner: "x".to_owned(), time_sliced, mps })
+            pairs: pair.map(|(time_sliced, mps)| Pair {
+                partner: "x".to_owned(), time_sliced, mps,
+                on: vec![PairPoint { kind: "k80".to_owned(), gpus: 2, part: mps }],
+            })
                 .into_iter().collect(),
             host: host.map(|(part, memory)| HostTable {
                 gpus: 2,

@@ -5,14 +5,13 @@
 //!
 //! - `null` under a type gives a point on one node.
 //! - `null` under `TYPE_unconsolidated` gives a point on two nodes: the table does not say how many it were.
-//! - A pair on one GPU gives the part of the speed alone that is kept, as the mean over all types where the pair
-//!   fits; Gavel measured pairs under MPS, and the same figure stands for time slicing.
-//!   Pairs on several GPUs are zero in all published tables and are not looked at.
-//! - A pair that fits on no type is not told apart from one that was never measured; the source counts them.
+//! - A pair gives the part of the speed alone that is kept on each type, 0 where both do not fit, and on other types
+//!   the mean over those where the pair fits on one GPU; Gavel measured pairs under MPS, and the same figure stands for
+//!   time slicing. A number of GPUs is named only where its part is another one than on fewer.
 
 use super::json::{self, Node};
 use super::{At, add_point, is_kind, plain_name, size, skew, speed, with_points};
-use crate::{ANY_KIND, InputError, ModelProfile, Pair, Point};
+use crate::{ANY_KIND, InputError, ModelProfile, Pair, PairPoint, Point};
 use std::collections::BTreeMap;
 
 const UNCONSOLIDATED: &str = "_unconsolidated";
@@ -81,8 +80,8 @@ impl Job {
 /// A profile that is being put together.
 struct Building {
     model: ModelProfile,
-    /// By partner: the sum of the parts kept, and how often the pair fits.
-    pairs: BTreeMap<String, (f64, u32)>,
+    /// The part kept, by partner, type and number of GPUs.
+    pairs: BTreeMap<String, BTreeMap<(String, u32), f64>>,
 }
 
 impl Building {
@@ -115,11 +114,11 @@ impl Building {
                 add_point(&mut self.model, point, &at)?;
             }
         }
-        if nodes > 1 || gpus > 1 {
+        if nodes > 1 {
             return Ok(());
         }
         for (partner, node) in entries.iter().filter(|(key, _)| key != "null") {
-            self.add_pair(alone, partner, node)?;
+            self.add_pair(alone, (kind, gpus), (partner, node))?;
         }
         Ok(())
     }
@@ -127,38 +126,37 @@ impl Building {
     fn add_pair(
         &mut self,
         alone: Option<f64>,
-        partner: &str,
-        node: &Node<'_>,
+        (kind, gpus): (&str, u32),
+        (partner, node): (&str, &Node<'_>),
     ) -> Result<(), InputError> {
         let at = At { line: node.line(), field: &node.path };
         let [own, other] = node.two_numbers("[steps per second of it, of the other]")?;
         let (own, other) = (speed(&at, node.shown(), own)?, speed(&at, node.shown(), other)?);
-        let seen = self.pairs.entry(Job::parse(partner, node)?.name()).or_default();
-        if let (Some(alone), Some(own), Some(_)) = (alone, own, other) {
-            let kept = own / alone;
-            if kept > 2.0 {
+        let kept = match (alone, own, other) {
+            (Some(alone), Some(own), Some(_)) if own / alone > 2.0 => {
                 return Err(node.wrong(format!("at most twice the speed alone, {alone}")));
             }
-            *seen = (seen.0 + kept, seen.1 + 1);
-        }
+            (Some(alone), Some(own), Some(_)) => own / alone,
+            _ => 0.0,
+        };
+        let seen = self.pairs.entry(Job::parse(partner, node)?.name()).or_default();
+        seen.insert((kind.to_owned(), gpus), kept);
         Ok(())
     }
 
     fn finish(self) -> ModelProfile {
         let mut model = self.model;
-        let mut without = 0;
-        for (partner, (sum, count)) in self.pairs {
-            if count == 0 {
-                without += 1;
-                continue;
+        for (partner, seen) in self.pairs {
+            let fit = seen.iter().filter(|((_, gpus), part)| *gpus == 1 && **part > 0.0);
+            let fit: Vec<f64> = fit.map(|(_, part)| *part).collect();
+            let mean = fit.iter().sum::<f64>() / fit.len().max(1) as f64;
+            let mut on: Vec<PairPoint> = Vec::new();
+            for ((kind, gpus), part) in seen {
+                if on.last().is_none_or(|last| last.kind != kind || last.part != part) {
+                    on.push(PairPoint { kind, gpus, part });
+                }
             }
-            let kept = sum / f64::from(count);
-            model.pairs.push(Pair { partner, time_sliced: kept, mps: kept });
-        }
-        if without > 0 {
-            model.source.push_str(&format!(
-                "; {without} partners fit beside it on no type and count as not measured"
-            ));
+            model.pairs.push(Pair { partner, time_sliced: mean, mps: mean, on });
         }
         model
     }
@@ -197,9 +195,12 @@ mod tests {
             [("k80", 1, 1, 2.0), ("v100", 1, 1, 10.0), ("v100", 2, 1, 18.0), ("v100", 2, 2, 12.0)];
         assert_eq!(points, expected);
         let pairs = &models[1].pairs;
-        assert_eq!((pairs.len(), pairs[0].partner.as_str()), (1, "gavel-lm-b5"));
-        assert!((pairs[0].mps - 0.7).abs() < 1e-12, "the mean of 0.5 and 0.9");
-        assert!(models[1].source.contains("1 partners fit"), "{}", models[1].source);
+        assert_eq!((pairs.len(), pairs[1].partner.as_str()), (2, "gavel-lm-b5"));
+        assert!((pairs[1].mps - 0.7).abs() < 1e-12, "the mean of 0.5 and 0.9");
+        let on: Vec<(&str, u32, f64)> =
+            pairs[1].on.iter().map(|it| (it.kind.as_str(), it.gpus, it.part)).collect();
+        assert_eq!(on, [("k80", 1, 0.9), ("v100", 1, 0.5), ("v100", 2, 0.0)]);
+        assert_eq!((pairs[0].partner.as_str(), pairs[0].mps), ("gavel-a3c", 0.0), "it never fits");
     }
 
     #[test]

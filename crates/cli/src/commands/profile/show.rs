@@ -55,8 +55,12 @@ pub fn json(model: &ModelProfile) -> Value {
     let pairs: Vec<Value> = model
         .pairs
         .iter()
-        .map(|Pair { partner, time_sliced, mps }| {
-            json!({ "partner": partner, "time_sliced": time_sliced, "mps": mps })
+        .map(|Pair { partner, time_sliced, mps, on }| {
+            let on: Vec<Value> = on
+                .iter()
+                .map(|it| json!({ "kind": it.kind, "gpus": it.gpus, "part": it.part }))
+                .collect();
+            json!({ "partner": partner, "time_sliced": time_sliced, "mps": mps, "on": on })
         })
         .collect();
     json!({
