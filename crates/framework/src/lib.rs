@@ -56,7 +56,7 @@ pub use rank::{Key, Rank, wanted};
 pub use ranked::{Fill, Mode, Ranked};
 pub use rounds::{
     AsIf, Blind, Choice, Cleaned, Mechanism, Menu, Pairs, RateTable, RoundSettings, Rounds, Shares,
-    TimeShare,
+    Shuffler, TimeShare,
 };
 pub use score::{Greedy, Ground, Score};
 pub use settings::{ConfigError, RawSettings, defaults, nearest};

@@ -19,6 +19,7 @@ mod table;
 pub use blind::{AsIf, Blind};
 pub use menu::{Menu, Pairs};
 pub use settings::{Mechanism, RoundSettings};
+pub use shuffle::Shuffler;
 pub use table::{Choice, Cleaned, RateTable, Shares};
 
 use crate::{Cx, Offer, Policy, PolicyError, View};

@@ -49,6 +49,7 @@ pub mod fair_share;
 pub mod fifo;
 pub mod gandiva;
 pub mod gavel;
+pub mod gavel_fifo;
 pub mod gittins;
 pub mod las;
 pub mod priority;

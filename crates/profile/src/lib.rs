@@ -38,6 +38,6 @@ pub use catalog::{Catalog, GENERIC};
 pub use cost::{ChangeCost, CostModel, CostModelError};
 pub use host::HostTable;
 pub use input::{InputError, nearest};
-pub use model::{ANY_KIND, ModelProfile, Pair, PairPoint, Point, SizeCost, StageTimes};
+pub use model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost, StageTimes};
 pub use speeds::{Sharing, Speeds};
 pub use training::{Pace, Training};

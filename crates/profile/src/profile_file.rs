@@ -20,7 +20,6 @@
 //! partner = "our-bert"
 //! time_sliced = 0.6
 //! mps = 0.8
-//! on = [{ kind = "k80", gpus = 1, part = 0.0 }]   # on one type, from so many GPUs on; 0: both do not fit
 //! [[model.host]]            # speed by host CPUs and memory for each GPU, relative to the usual share
 //! gpus = 1
 //! cpus_per_gpu = [1.0, 3.0]
@@ -59,7 +58,7 @@
 mod axes;
 
 use crate::document::{Document, Section};
-use crate::model::{ANY_KIND, ModelProfile, Pair, PairPoint, Point, SizeCost};
+use crate::model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost};
 use crate::training::{BATCH_MAX, BatchLimits, Epochs, StepTimes, Training};
 use crate::{InputError, kinds};
 use std::fmt::Write;
@@ -92,7 +91,7 @@ pub fn write<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> String {
     text
 }
 
-const MODEL_KEYS: [&str; 15] = [
+const MODEL_KEYS: [&str; 16] = [
     "name",
     "source",
     "memory_mib",
@@ -104,6 +103,7 @@ const MODEL_KEYS: [&str; 15] = [
     "resizes_in_place",
     "point",
     "pair",
+    "unfit",
     "training",
     "host",
     "stage",
@@ -140,6 +140,11 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
     for pair in section.sections("pair")? {
         model.pairs.push(read_pair(&pair)?);
     }
+    for unfit in section.sections("unfit")? {
+        unfit.allow(&["kind", "gpus"])?;
+        let gpus = unfit.needed_whole("gpus", 1..=65_536)? as u32;
+        model.unfit.push((read_kind(&unfit)?, gpus));
+    }
     if let Some(training) = section.section("training")? {
         let training = read_training(&training)?;
         let kinds = training.times.kinds();
@@ -171,11 +176,7 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
 
 fn read_point(section: &Section<'_, '_>, others: &[Point]) -> Result<Point, InputError> {
     section.allow(&["kind", "gpus", "nodes", "rate"])?;
-    let kind = section.needed_text("kind")?.to_lowercase();
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if !kind.chars().all(plain) {
-        return Err(section.unknown("kind", kinds::KINDS.iter().map(|kind| kind.name)));
-    }
+    let kind = read_kind(section)?;
     let gpus = section.needed_whole("gpus", 1..=65_536)?;
     let nodes = section.whole("nodes", 1..=gpus)?.unwrap_or(1);
     let rate = section
@@ -195,25 +196,30 @@ fn read_point(section: &Section<'_, '_>, others: &[Point]) -> Result<Point, Inpu
     Ok(point)
 }
 
+/// The name of a type of GPU.
+fn read_kind(section: &Section<'_, '_>) -> Result<String, InputError> {
+    let kind = section.needed_text("kind")?.to_lowercase();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if !kind.chars().all(plain) {
+        return Err(section.unknown("kind", kinds::KINDS.iter().map(|kind| kind.name)));
+    }
+    Ok(kind)
+}
+
 fn read_pair(section: &Section<'_, '_>) -> Result<Pair, InputError> {
-    section.allow(&["partner", "time_sliced", "mps", "on"])?;
+    section.allow(&["partner", "kind", "time_sliced", "mps"])?;
+    let kind = match section.text("kind")? {
+        Some(_) => read_kind(section)?,
+        None => ANY_KIND.to_owned(),
+    };
     let time_sliced = section.real("time_sliced", 0.0..=2.0)?;
     let mps = section.real("mps", 0.0..=2.0)?;
     let Some(either) = time_sliced.or(mps) else {
         return Err(section.wrong("time_sliced", "the part of its speed kept, from 0 to 2"));
     };
-    let mut on: Vec<PairPoint> = Vec::new();
-    for point in section.sections("on")? {
-        point.allow(&["kind", "gpus", "part"])?;
-        let part = point.real("part", 0.0..=2.0)?;
-        let part = part.ok_or_else(|| point.wrong("part", "the part of its speed kept, 0 to 2"))?;
-        let gpus = point.whole("gpus", 1..=1_000_000)?.unwrap_or(1) as u32;
-        let kind = point.needed_text("kind")?.to_lowercase();
-        on.push(PairPoint { kind, gpus, part });
-    }
     Ok(Pair {
-        on,
         partner: section.needed_text("partner")?.to_owned(),
+        kind,
         time_sliced: time_sliced.unwrap_or(either),
         mps: mps.unwrap_or(either),
     })
@@ -317,20 +323,15 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
         )?;
     }
     for pair in &model.pairs {
-        let Pair { partner, time_sliced, mps, on } = pair;
-        let partner = quoted(partner);
-        writeln!(
-            text,
-            "[[model.pair]]\npartner = {partner}\ntime_sliced = {time_sliced:?}\nmps = {mps:?}"
-        )?;
-        let point = |it: &PairPoint| {
-            let (kind, PairPoint { gpus, part, .. }) = (quoted(&it.kind), it);
-            format!("{{ kind = {kind}, gpus = {gpus}, part = {part:?} }}")
-        };
-        if !on.is_empty() {
-            let points: Vec<String> = on.iter().map(point).collect();
-            writeln!(text, "on = [{}]", points.join(", "))?;
+        let Pair { partner, kind, time_sliced, mps } = pair;
+        writeln!(text, "[[model.pair]]\npartner = {}", quoted(partner))?;
+        if kind != ANY_KIND {
+            writeln!(text, "kind = {}", quoted(kind))?;
         }
+        writeln!(text, "time_sliced = {time_sliced:?}\nmps = {mps:?}")?;
+    }
+    for (kind, gpus) in &model.unfit {
+        writeln!(text, "[[model.unfit]]\nkind = {}\ngpus = {gpus}", quoted(kind))?;
     }
     if let Some(training) = &model.training {
         write_training(text, training)?;

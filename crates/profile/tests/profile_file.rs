@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use trainyard_profile::profile_file::{read, write};
 use trainyard_profile::{
-    Batches, Catalog, HostTable, ModelProfile, Pair, PairPoint, Point, SizeCost, StageTimes,
+    Batches, Catalog, HostTable, ModelProfile, Pair, Point, SizeCost, StageTimes,
 };
 use trainyard_types::Span;
 
@@ -98,10 +98,10 @@ prop_compose! {
         ModelProfile {
             points, scaling, spread, skew, save: cost,
             pairs: pair.map(|(time_sliced, mps)| Pair {
-                partner: "x".to_owned(), time_sliced, mps,
-                on: vec![PairPoint { kind: "k80".to_owned(), gpus: 2, part: mps }],
+                partner: "x".to_owned(), kind: if time_sliced < 1.0 { "any" } else { "k1" }.to_owned(), time_sliced, mps,
             })
                 .into_iter().collect(),
+            unfit: if at { vec![("k7".to_owned(), 3)] } else { Vec::new() },
             host: host.map(|(part, memory)| HostTable {
                 gpus: 2,
                 cpus: vec![0.5, 3.0],

@@ -11,7 +11,7 @@ use crate::python_random::PythonRandom;
 use crate::spec::{Arrival, Spec};
 use crate::{TraceJob, Workload, gavel_rates};
 use trainyard_profile::{Catalog, InputError, ModelProfile, Point};
-use trainyard_types::{Cluster, GpuType, Job, JobId, ModelId, Time, Work};
+use trainyard_types::{Job, JobId, ModelId, Time, Work};
 
 /// Whether jobs ask for more than one GPU.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -36,13 +36,13 @@ const REFERENCE: &str = "v100";
 /// Draws the jobs of a spec; of its laws only the number of jobs, the seed and the arrivals hold.
 pub(crate) fn generate(
     spec: &Spec,
-    (catalog, cluster): (&Catalog, &Cluster),
+    catalog: &Catalog,
     sizes: Sizes,
 ) -> Result<Workload, InputError> {
     spec.validate_like()?;
     let mut catalog = catalog.clone();
     gavel_rates::complete(&mut catalog);
-    let types = job_types(&catalog, cluster)?;
+    let types = job_types(&catalog)?;
     let mut jobs = PythonRandom::new(spec.seed.wrapping_add(2));
     let mut gaps = PythonRandom::new(spec.seed.wrapping_add(3));
     let name = match sizes {
@@ -54,11 +54,9 @@ pub(crate) fn generate(
     let mut arrival = 0.0;
     for index in 0..spec.jobs {
         let (kind, gpus, seconds) = draw(&mut jobs, &types, sizes);
-        let (_, speed, kinds) = types[kind].at(gpus);
         let mut job = Job::simple(JobId(index), Time::from_secs_f64(arrival), gpus);
         job.model = types[kind].model;
-        job.want.kinds = kinds.as_slice().into();
-        workload.jobs.push(TraceJob::new(job, Work(seconds * speed)));
+        workload.jobs.push(TraceJob::new(job, Work(seconds * types[kind].speed(gpus))));
         if let Arrival::PerHour(rate) = spec.arrival {
             let mean = 3600.0 / rate;
             arrival += -libm::log(1.0 - gaps.uniform()) / (1.0 / mean);
@@ -92,18 +90,18 @@ fn draw(random: &mut PythonRandom, types: &[JobType], sizes: Sizes) -> (usize, u
 struct JobType {
     model: ModelId,
     is_distributed: bool,
-    /// GPUs, steps per second, and the types that hold it where not all do.
-    sizes: Vec<(u32, f64, Vec<GpuType>)>,
+    /// GPUs and steps per second.
+    speeds: Vec<(u32, f64)>,
 }
 
 impl JobType {
-    fn at(&self, gpus: u32) -> &(u32, f64, Vec<GpuType>) {
-        let size = self.sizes.iter().find(|(size, _, _)| *size == gpus);
-        size.expect("every size was looked up")
+    fn speed(&self, gpus: u32) -> f64 {
+        let speed = self.speeds.iter().find(|(size, _)| *size == gpus);
+        speed.expect("every size was looked up").1
     }
 }
 
-fn job_types(catalog: &Catalog, cluster: &Cluster) -> Result<Vec<JobType>, InputError> {
+fn job_types(catalog: &Catalog) -> Result<Vec<JobType>, InputError> {
     let mut types = Vec::new();
     for (architecture, batches, is_distributed) in JOB_TYPES {
         let names = match batches {
@@ -113,14 +111,11 @@ fn job_types(catalog: &Catalog, cluster: &Cluster) -> Result<Vec<JobType>, Input
         for name in names {
             let model = catalog.lookup(0, "models", &name)?;
             let sizes: &[u32] = if is_distributed { &[1, 2, 4, 8] } else { &[1] };
-            let sizes = sizes.iter().map(|gpus| {
-                let speed = reference_speed(catalog.get(model), *gpus)?;
-                let rated = gavel_rates::of_name(&name);
-                let kinds = rated.map(|rated| rated.kinds_that_hold(*gpus, cluster));
-                Ok((*gpus, speed, kinds.unwrap_or_default()))
-            });
-            let sizes = sizes.collect::<Result<_, InputError>>()?;
-            types.push(JobType { model, is_distributed, sizes });
+            let speeds = sizes.iter();
+            let speeds =
+                speeds.map(|gpus| Ok((*gpus, reference_speed(catalog.get(model), *gpus)?)));
+            let speeds = speeds.collect::<Result<_, InputError>>()?;
+            types.push(JobType { model, is_distributed, speeds });
         }
     }
     Ok(types)

@@ -4,7 +4,6 @@
 
 use std::sync::OnceLock;
 use trainyard_profile::{Catalog, ModelProfile, Point};
-use trainyard_types::{Cluster, GpuType};
 
 const RATES: &str = include_str!("../data/gavel_rates.csv");
 const KINDS: [&str; 3] = ["k80", "p100", "v100"];
@@ -14,10 +13,8 @@ const SOURCE: &str = "Gavel (OSDI 2020), simulation_throughputs.json of its repo
 pub(crate) struct Rated {
     /// As Gavel writes it: `ResNet-50 (batch size 64)`.
     pub job_type: String,
-    /// Its points, gangs packed on one node, none where it does not fit.
+    /// Its points, gangs packed on one node, and where it does not fit.
     pub profile: ModelProfile,
-    /// Types and numbers of GPUs on which it does not fit.
-    fits_not: Vec<(&'static str, u32)>,
 }
 
 impl Rated {
@@ -25,16 +22,6 @@ impl Rated {
     pub fn on_v100(&self, gpus: u32) -> Option<f64> {
         let points = self.profile.points.iter().filter(|point| point.kind == "v100");
         points.filter(|point| point.gpus <= gpus).max_by_key(|point| point.gpus).map(|p| p.rate)
-    }
-
-    /// The types of a cluster on which so many GPUs hold it; none if all do.
-    pub fn kinds_that_hold(&self, gpus: u32, cluster: &Cluster) -> Vec<GpuType> {
-        let holds = |name: &str| !self.fits_not.contains(&(name, gpus));
-        if cluster.kinds.iter().all(|kind| holds(&kind.name)) {
-            return Vec::new();
-        }
-        let kinds = cluster.kinds.iter().enumerate().filter(|(_, kind)| holds(&kind.name));
-        kinds.map(|(index, _)| GpuType(index as u8)).collect()
     }
 }
 
@@ -47,11 +34,6 @@ pub(crate) fn all() -> &'static [Rated] {
 /// The model that Gavel writes so.
 pub(crate) fn of_job_type(job_type: &str) -> Option<&'static Rated> {
     all().iter().find(|rated| rated.job_type == job_type)
-}
-
-/// The model that the catalog calls so.
-pub(crate) fn of_name(name: &str) -> Option<&'static Rated> {
-    all().iter().find(|rated| rated.profile.name == name)
 }
 
 /// Adds what a catalog does not hold; models of that name that it holds stay as they are.
@@ -72,7 +54,7 @@ fn read() -> Vec<Rated> {
         if all.last().is_none_or(|last| last.job_type != job_type) {
             let profile =
                 ModelProfile::named(&model_name(job_type), &format!("{SOURCE}: {job_type}"));
-            all.push(Rated { job_type: job_type.to_owned(), profile, fits_not: Vec::new() });
+            all.push(Rated { job_type: job_type.to_owned(), profile });
         }
         let rated = all.last_mut().expect("just pushed");
         for (kind, rate) in KINDS.into_iter().zip(fields) {
@@ -81,7 +63,7 @@ fn read() -> Vec<Rated> {
                 let point = Point { kind: kind.to_owned(), gpus, nodes: 1, rate };
                 rated.profile.points.push(point);
             } else {
-                rated.fits_not.push((kind, gpus));
+                rated.profile.unfit.push((kind.to_owned(), gpus));
             }
         }
     }
@@ -106,11 +88,10 @@ mod tests {
         assert_eq!(all().len(), 26);
         let rated = of_job_type("ResNet-50 (batch size 128)").unwrap();
         assert_eq!(rated.profile.name, "gavel-resnet50-b128");
-        let cluster = Cluster::uniform(1, 1, "v100");
-        assert!(rated.kinds_that_hold(8, &cluster).is_empty(), "all types hold it");
-        let mut cluster = Cluster::uniform(1, 1, "k80");
-        let v100 = cluster.add_kind("v100");
-        assert!(rated.kinds_that_hold(1, &cluster).is_empty());
-        assert_eq!(rated.kinds_that_hold(8, &cluster), [v100]);
+        assert_eq!(rated.profile.unfit, [2, 4, 8].map(|gpus| ("k80".to_owned(), gpus)));
+        assert_eq!(
+            rated.on_v100(1),
+            Some(rated.on_v100(2).unwrap().min(rated.on_v100(1).unwrap()))
+        );
     }
 }

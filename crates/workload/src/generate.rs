@@ -16,8 +16,8 @@ pub fn generate(spec: &Spec, catalog: &Catalog, cluster: &Cluster) -> Result<Wor
     spec.validate()?;
     match spec.like {
         Like::Laws => by_laws(spec, catalog, cluster),
-        Like::GavelSingle => gavel::generate(spec, (catalog, cluster), Sizes::One),
-        Like::GavelMultiple => gavel::generate(spec, (catalog, cluster), Sizes::Several),
+        Like::GavelSingle => gavel::generate(spec, catalog, Sizes::One),
+        Like::GavelMultiple => gavel::generate(spec, catalog, Sizes::Several),
     }
 }
 

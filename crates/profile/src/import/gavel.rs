@@ -5,13 +5,14 @@
 //!
 //! - `null` under a type gives a point on one node.
 //! - `null` under `TYPE_unconsolidated` gives a point on two nodes: the table does not say how many it were.
-//! - A pair gives the part of the speed alone that is kept on each type, 0 where both do not fit, and on other types
-//!   the mean over those where the pair fits on one GPU; Gavel measured pairs under MPS, and the same figure stands for
-//!   time slicing. A number of GPUs is named only where its part is another one than on fewer.
+//! - Zero under `null` means that the job does not fit on so many GPUs of the type, and is kept as that.
+//! - A pair on one GPU gives the part of the speed alone that is kept on that type, zero where the two do not fit
+//!   together; Gavel measured pairs under MPS, and the same figure stands for time slicing.
+//!   Pairs on several GPUs are zero in all published tables and are not looked at.
 
 use super::json::{self, Node};
 use super::{At, add_point, is_kind, plain_name, size, skew, speed, with_points};
-use crate::{ANY_KIND, InputError, ModelProfile, Pair, PairPoint, Point};
+use crate::{ANY_KIND, InputError, ModelProfile, Pair, Point};
 use std::collections::BTreeMap;
 
 const UNCONSOLIDATED: &str = "_unconsolidated";
@@ -80,8 +81,8 @@ impl Job {
 /// A profile that is being put together.
 struct Building {
     model: ModelProfile,
-    /// The part kept, by partner, type and number of GPUs.
-    pairs: BTreeMap<String, BTreeMap<(String, u32), f64>>,
+    /// By partner and type: the part kept.
+    pairs: BTreeMap<(String, String), f64>,
 }
 
 impl Building {
@@ -108,55 +109,50 @@ impl Building {
         if let Some((_, node)) = entries.iter().find(|(key, _)| key == "null") {
             let at = At { line: node.line(), field: &node.path };
             alone = speed(&at, node.shown(), node.number("steps per second")?)?;
+            if alone.is_none() && nodes == 1 {
+                self.model.unfit.push((kind.to_owned(), gpus));
+            }
             // One GPU cannot be on two nodes: that row repeats the consolidated one.
             if let (Some(rate), true) = (alone, nodes <= gpus) {
                 let point = Point { kind: kind.to_owned(), gpus, nodes, rate };
                 add_point(&mut self.model, point, &at)?;
             }
         }
-        if nodes > 1 {
+        if nodes > 1 || gpus > 1 {
             return Ok(());
         }
         for (partner, node) in entries.iter().filter(|(key, _)| key != "null") {
-            self.add_pair(alone, (kind, gpus), (partner, node))?;
+            self.add_pair((kind, alone), partner, node)?;
         }
         Ok(())
     }
 
     fn add_pair(
         &mut self,
-        alone: Option<f64>,
-        (kind, gpus): (&str, u32),
-        (partner, node): (&str, &Node<'_>),
+        (kind, alone): (&str, Option<f64>),
+        partner: &str,
+        node: &Node<'_>,
     ) -> Result<(), InputError> {
         let at = At { line: node.line(), field: &node.path };
         let [own, other] = node.two_numbers("[steps per second of it, of the other]")?;
         let (own, other) = (speed(&at, node.shown(), own)?, speed(&at, node.shown(), other)?);
         let kept = match (alone, own, other) {
-            (Some(alone), Some(own), Some(_)) if own / alone > 2.0 => {
-                return Err(node.wrong(format!("at most twice the speed alone, {alone}")));
-            }
             (Some(alone), Some(own), Some(_)) => own / alone,
             _ => 0.0,
         };
-        let seen = self.pairs.entry(Job::parse(partner, node)?.name()).or_default();
-        seen.insert((kind.to_owned(), gpus), kept);
+        if kept > 2.0 {
+            return Err(
+                node.wrong(format!("at most twice the speed alone, {}", alone.unwrap_or(0.0)))
+            );
+        }
+        self.pairs.insert((Job::parse(partner, node)?.name(), kind.to_owned()), kept);
         Ok(())
     }
 
     fn finish(self) -> ModelProfile {
         let mut model = self.model;
-        for (partner, seen) in self.pairs {
-            let fit = seen.iter().filter(|((_, gpus), part)| *gpus == 1 && **part > 0.0);
-            let fit: Vec<f64> = fit.map(|(_, part)| *part).collect();
-            let mean = fit.iter().sum::<f64>() / fit.len().max(1) as f64;
-            let mut on: Vec<PairPoint> = Vec::new();
-            for ((kind, gpus), part) in seen {
-                if on.last().is_none_or(|last| last.kind != kind || last.part != part) {
-                    on.push(PairPoint { kind, gpus, part });
-                }
-            }
-            model.pairs.push(Pair { partner, time_sliced: mean, mps: mean, on });
+        for ((partner, kind), kept) in self.pairs {
+            model.pairs.push(Pair { partner, kind, time_sliced: kept, mps: kept });
         }
         model
     }
@@ -186,6 +182,7 @@ mod tests {
         let names: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
         assert_eq!(names, ["gavel-lm-b5", "gavel-resnet18-b16"]);
         assert_eq!(models[0].points.len(), 1, "a zero on the K80 is no point");
+        assert_eq!(models[0].unfit, [("k80".to_owned(), 1)]);
         let points: Vec<(&str, u32, u32, f64)> = models[1]
             .points
             .iter()
@@ -195,12 +192,13 @@ mod tests {
             [("k80", 1, 1, 2.0), ("v100", 1, 1, 10.0), ("v100", 2, 1, 18.0), ("v100", 2, 2, 12.0)];
         assert_eq!(points, expected);
         let pairs = &models[1].pairs;
-        assert_eq!((pairs.len(), pairs[1].partner.as_str()), (2, "gavel-lm-b5"));
-        assert!((pairs[1].mps - 0.7).abs() < 1e-12, "the mean of 0.5 and 0.9");
-        let on: Vec<(&str, u32, f64)> =
-            pairs[1].on.iter().map(|it| (it.kind.as_str(), it.gpus, it.part)).collect();
-        assert_eq!(on, [("k80", 1, 0.9), ("v100", 1, 0.5), ("v100", 2, 0.0)]);
-        assert_eq!((pairs[0].partner.as_str(), pairs[0].mps), ("gavel-a3c", 0.0), "it never fits");
+        let pairs: Vec<(&str, &str, f64)> = pairs
+            .iter()
+            .map(|pair| (pair.partner.as_str(), pair.kind.as_str(), pair.mps))
+            .collect();
+        let expected =
+            [("gavel-a3c", "v100", 0.0), ("gavel-lm-b5", "k80", 0.9), ("gavel-lm-b5", "v100", 0.5)];
+        assert_eq!(pairs, expected);
     }
 
     #[test]

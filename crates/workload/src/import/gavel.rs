@@ -5,8 +5,7 @@
 //! data, steps, arrival, GPUs. Shockwave has twelve: Gavel's with the batch-size mode (`static`, `accordion`, `gns`)
 //! before the weight and the duration in seconds before the arrival.
 //! Work is the steps at the speeds that Gavel measured (`data/gavel_rates.csv`, K80, P100, V100, packed), so that the
-//! reference is a V100 unless a cluster is given. A job type without measured speeds is dropped; one that does not fit
-//! into the memory of a type does not accept that type.
+//! reference is a V100 unless a cluster is given. A job type without measured speeds is dropped.
 //! In Shockwave speeds are its own and batches change on the way (`shockwave.rs`); where its tables do not agree with a
 //! line, the duration of the line is used. A service-level factor becomes a deadline: arrival and factor times the
 //! length on a V100, without what larger batches gain. Ids are the numbers of the lines from 0.
@@ -133,7 +132,6 @@ impl Line<'_> {
                 let unknown = || Skip::because("the speed of its job type is not known");
                 let (model, rated) = models.find(self.fields[0], sink).ok_or_else(unknown)?;
                 draft.job.model = model;
-                draft.job.want.kinds = rated.kinds_that_hold(gpus, sink.ground().1).into();
                 steps / rated.on_v100(gpus).ok_or_else(unknown)?
             }
             _ => {

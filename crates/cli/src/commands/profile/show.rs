@@ -55,12 +55,8 @@ pub fn json(model: &ModelProfile) -> Value {
     let pairs: Vec<Value> = model
         .pairs
         .iter()
-        .map(|Pair { partner, time_sliced, mps, on }| {
-            let on: Vec<Value> = on
-                .iter()
-                .map(|it| json!({ "kind": it.kind, "gpus": it.gpus, "part": it.part }))
-                .collect();
-            json!({ "partner": partner, "time_sliced": time_sliced, "mps": mps, "on": on })
+        .map(|Pair { partner, kind, time_sliced, mps }| {
+            json!({ "partner": partner, "kind": kind, "time_sliced": time_sliced, "mps": mps })
         })
         .collect();
     json!({
@@ -191,10 +187,11 @@ fn pairs(model: &ModelProfile, output: &Output) -> Result<(), Failure> {
         .iter()
         .take(PAIRS_SHOWN)
         .map(|pair| {
-            vec![pair.partner.clone(), Unit::Part.text(pair.time_sliced), Unit::Part.text(pair.mps)]
+            let (sliced, mps) = (Unit::Part.text(pair.time_sliced), Unit::Part.text(pair.mps));
+            vec![pair.partner.clone(), pair.kind.clone(), sliced, mps]
         })
         .collect();
-    let heading = ["beside", "keeps, time-sliced", "keeps, MPS"];
+    let heading = ["beside", "on", "keeps, time-sliced", "keeps, MPS"];
     output.print(&format!("\n{}", listing(&heading, &rows, output.ink, output.width)))?;
     match model.pairs.len() - rows.len() {
         0 => Ok(()),
