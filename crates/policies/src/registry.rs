@@ -1,8 +1,8 @@
 //! The one table that makes policies, placers, gates and tuners exist.
 
 use crate::{
-    conservative, easy, elas, fair_share, fifo, gandiva, gandiva_fair, gavel, gittins, las, load,
-    place, priority, sjf, srsf, srtf, tiresias,
+    conservative, easy, elas, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, gittins,
+    las, load, place, priority, sjf, srsf, srtf, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -10,6 +10,7 @@ use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 /// workload by mean completion time, and stands for it, see [`representatives`].
 pub const POLICIES: &[&PolicyEntry] = &[
     &fifo::ENTRY,
+    &gavel_fifo::ENTRY,
     &easy::ENTRY,
     &conservative::ENTRY,
     &srsf::ENTRY,

@@ -28,7 +28,7 @@ pub const ENTRY: PolicyEntry = Entry {
 /// The structured solver raises everyone towards the same rho. With the interior point it is one second-order cone for
 /// each job, as the authors have it. Otherwise it is a search for the rho at which the rates that all jobs then need can
 /// just be had, one LP for each step.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct FinishTime {
     past: BTreeMap<JobId, Past>,
 }

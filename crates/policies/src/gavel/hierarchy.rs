@@ -63,6 +63,7 @@ pub enum Inside {
 ///
 /// The structured solver does the same in as many stages as there are types.
 /// Who cannot be raised is read from the prices of the rows: an interior point ends where every row that binds has one.
+#[derive(Clone)]
 pub struct Fill {
     /// How a tenant shares among its jobs.
     pub inside: Inside,

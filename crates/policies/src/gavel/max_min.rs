@@ -22,6 +22,7 @@ pub const ENTRY: PolicyEntry = Entry {
 
 /// Maximises the least rate, where the rate of a job is counted in GPUs and in its rate on an even mix of all types, over
 /// its weight. One LP with a column for each choice; the structured solver goes on with those who can still gain.
+#[derive(Clone)]
 pub struct MaxMin;
 
 impl MaxMin {

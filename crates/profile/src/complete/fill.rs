@@ -3,9 +3,11 @@
 use super::{Errors, PairTable, Way, estimate};
 use crate::{Catalog, ModelProfile, Pair, Sharing};
 
-/// What was filled in for one group of models that measured pairs join.
+/// What was filled in on one type, for one group of models that measured pairs join.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filled {
+    /// The type.
+    pub kind: String,
     /// The models.
     pub names: Vec<String>,
     /// Speeds that were measured.
@@ -18,42 +20,59 @@ pub struct Filled {
 
 /// Adds a pair for each two models of a group whose speed beside each other was not measured.
 ///
-/// Models that no measured pair joins stay as they are: nothing is known about them together.
+/// Models that no measured pair joins stay as they are: nothing is known about them together. So do pairs that are
+/// known not to fit.
 pub fn fill(catalog: &mut Catalog) -> Vec<Filled> {
-    let models: Vec<ModelProfile> = catalog.iter().map(|(_, model)| model.clone()).collect();
-    let [sliced, mps] =
-        [Sharing::TimeSliced, Sharing::Mps].map(|sharing| PairTable::of(models.iter(), sharing));
+    let mut models: Vec<ModelProfile> = catalog.iter().map(|(_, model)| model.clone()).collect();
+    models.iter_mut().for_each(|model| model.pairs.retain(|pair| !pair.estimated));
+    let kinds: Vec<String> = PairTable::kinds(&models).into_iter().map(str::to_owned).collect();
+    let mut report = Vec::new();
+    for kind in &kinds {
+        report.extend(fill_kind(&mut models, kind));
+    }
+    for model in models {
+        catalog.add(model);
+    }
+    report
+}
+
+fn fill_kind(models: &mut [ModelProfile], kind: &str) -> Vec<Filled> {
+    let [sliced, mps] = [Sharing::TimeSliced, Sharing::Mps]
+        .map(|sharing| PairTable::of(models.iter(), kind, sharing));
     let mut report = Vec::new();
     for places in sliced.groups() {
         let (known, under_mps) = (sliced.only(&places), mps.only(&places));
         let (times, at_once) = (estimate(&known), estimate(&under_mps));
         let (n, mut measured, mut estimated) = (places.len(), 0, 0);
         for (row, place) in places.iter().enumerate() {
-            let mut model = models[*place].clone();
-            model.pairs.retain(|pair| !pair.estimated);
-            for (column, partner) in places.iter().enumerate() {
+            for column in 0..n {
                 if known.get((row, column)).is_some() {
                     measured += 1;
                     continue;
                 }
-                let partner = models[*partner].name.clone();
-                if model.pairs.iter().any(|pair| pair.partner == partner) {
+                let partner = &known.names()[column];
+                let pairs = &mut models[*place].pairs;
+                if pairs.iter().any(|pair| pair.partner == *partner && pair.kind == kind) {
                     continue;
                 }
                 estimated += 1;
-                model.pairs.push(Pair {
-                    partner,
+                pairs.push(Pair {
+                    partner: partner.clone(),
+                    kind: kind.to_owned(),
                     time_sliced: times.cells[row * n + column],
                     mps: at_once.cells[row * n + column],
                     estimated: true,
                 });
             }
-            catalog.add(model);
         }
         let error = times.tried.iter().find(|tried| tried.0 == times.way).map(|tried| tried.1);
-        let names = known.names().to_vec();
-        let way = (times.way, error.unwrap_or_default());
-        report.push(Filled { names, measured, estimated, way });
+        report.push(Filled {
+            kind: kind.to_owned(),
+            names: known.names().to_vec(),
+            measured,
+            estimated,
+            way: (times.way, error.unwrap_or_default()),
+        });
     }
     report
 }
@@ -85,6 +104,8 @@ mod tests {
             pairs.iter().filter(|pair| pair.estimated).map(|pair| pair.partner.as_str()).collect();
         assert_eq!(marked, ["c"]);
         assert!(find("alone").pairs.is_empty() && find("generic").pairs.is_empty());
+        let none = Pair { kind: "k80".to_owned(), ..Pair::measured("b", 0.0, 0.0) };
+        assert!(!pairs.iter().any(|pair| pair.kind == none.kind), "nothing was measured on it");
         // Filling once more changes nothing: estimates are not learnt from.
         let mut again = catalog.clone();
         fill(&mut again);

@@ -1,7 +1,7 @@
 //! What is known about pairs, as a square table with holes.
 
 use crate::{ModelProfile, Sharing};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// For each two models, the part of its speed that the first keeps beside the second; nothing where not measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,9 +20,10 @@ impl PairTable {
         PairTable { names, kept }
     }
 
-    /// What the models say of each other. Estimates are not measurements and are left out.
+    /// What the models say of each other on one type. Estimates are not measurements and are left out.
     pub fn of<'a>(
         models: impl IntoIterator<Item = &'a ModelProfile>,
+        kind: &str,
         sharing: Sharing,
     ) -> PairTable {
         let models: Vec<&ModelProfile> = models.into_iter().collect();
@@ -30,7 +31,7 @@ impl PairTable {
         let places: BTreeMap<&str, usize> =
             models.iter().enumerate().map(|(place, model)| (model.name.as_str(), place)).collect();
         for (row, model) in models.iter().enumerate() {
-            for pair in model.pairs.iter().filter(|pair| !pair.estimated) {
+            for pair in model.pairs.iter().filter(|pair| !pair.estimated && pair.kind == kind) {
                 if let Some(column) = places.get(pair.partner.as_str()) {
                     let kept = match sharing {
                         Sharing::TimeSliced => pair.time_sliced,
@@ -42,6 +43,13 @@ impl PairTable {
             }
         }
         table
+    }
+
+    /// The types on which pairs were measured, in order of name.
+    pub fn kinds<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> Vec<&'a str> {
+        let pairs = models.into_iter().flat_map(|model| &model.pairs);
+        let measured = pairs.filter(|pair| !pair.estimated).map(|pair| pair.kind.as_str());
+        measured.collect::<BTreeSet<&str>>().into_iter().collect()
     }
 
     /// How many models there are.

@@ -6,7 +6,7 @@ use crate::given::load_catalog;
 use crate::output::Output;
 use serde_json::{Value, json};
 use trainyard_profile::complete::{Errors, Filled, Hidden, PairTable, Trial, fill, trial};
-use trainyard_profile::{Catalog, InputError, ModelProfile, Sharing, profile_file};
+use trainyard_profile::{ANY_KIND, Catalog, InputError, ModelProfile, Sharing, profile_file};
 use trainyard_report::SCHEMA_VERSION;
 use trainyard_report::table::figures;
 
@@ -69,29 +69,33 @@ pub fn complete(args: &CompleteArgs, output: &Output) -> Result<(), Failure> {
 
 /// Models that measured pairs join, and the trials on them.
 struct Group {
+    kind: String,
     table: PairTable,
     trials: Vec<Trial>,
 }
 
 fn measured(catalog: &Catalog, sharing: Sharing) -> Vec<Group> {
-    let table = PairTable::of(catalog.iter().map(|(_, model)| model), sharing);
-    let groups = table.groups().into_iter().map(|places| table.only(&places));
-    let large = groups.filter(|table| table.known().len() >= PAIRS_MIN);
-    large
-        .map(|table| {
+    let models = || catalog.iter().map(|(_, model)| model);
+    let mut groups = Vec::new();
+    for kind in PairTable::kinds(models()) {
+        let table = PairTable::of(models(), kind, sharing);
+        let tables = table.groups().into_iter().map(|places| table.only(&places));
+        for table in tables.filter(|table| table.known().len() >= PAIRS_MIN) {
             let mut trials = Vec::new();
             for (hidden, draws) in [(Hidden::Anywhere, DRAWS), (Hidden::NewModel, 1)] {
                 trials.extend(SHOWN.map(|shown| trial(&table, hidden, shown, draws)));
             }
-            Group { table, trials }
-        })
-        .collect()
+            groups.push(Group { kind: kind.to_owned(), table, trials });
+        }
+    }
+    groups
 }
 
 impl Group {
     /// The first name, and how many more.
     fn name(&self) -> String {
-        format!("{} and {} more", self.table.names()[0], self.table.len() - 1)
+        let on = if self.kind == ANY_KIND { String::new() } else { format!(" on {}", self.kind) };
+        format!("{} and {} more{on}", self.table.names()[0], self.table.len() - 1)
     }
 
     fn print(&self, output: &Output) -> Result<(), Failure> {
@@ -127,6 +131,7 @@ impl Group {
             })
         };
         json!({
+            "kind": self.kind,
             "models": self.table.names(),
             "pairs": self.table.known().len(),
             "trials": self.trials.iter().map(trial).collect::<Vec<Value>>(),
@@ -152,6 +157,7 @@ fn errors_json(errors: &Errors) -> Value {
 
 fn filled_json(filled: &Filled) -> Value {
     json!({
+        "kind": filled.kind,
         "models": filled.names,
         "measured": filled.measured,
         "estimated": filled.estimated,

@@ -55,9 +55,10 @@ pub fn json(model: &ModelProfile) -> Value {
     let pairs: Vec<Value> = model
         .pairs
         .iter()
-        .map(|Pair { partner, time_sliced, mps, estimated }| {
+        .map(|Pair { partner, kind, time_sliced, mps, estimated }| {
             json!({
                 "partner": partner,
+                "kind": kind,
                 "time_sliced": time_sliced,
                 "mps": mps,
                 "estimated": estimated,
@@ -193,12 +194,11 @@ fn pairs(model: &ModelProfile, output: &Output) -> Result<(), Failure> {
         .take(PAIRS_SHOWN)
         .map(|pair| {
             let mark = if pair.estimated { " (estimated)" } else { "" };
-            let kept = [pair.time_sliced, pair.mps].map(|part| Unit::Part.text(part));
-            let [sliced, mps] = kept;
-            vec![format!("{}{mark}", pair.partner), sliced, mps]
+            let (sliced, mps) = (Unit::Part.text(pair.time_sliced), Unit::Part.text(pair.mps));
+            vec![format!("{}{mark}", pair.partner), pair.kind.clone(), sliced, mps]
         })
         .collect();
-    let heading = ["beside", "keeps, time-sliced", "keeps, MPS"];
+    let heading = ["beside", "on", "keeps, time-sliced", "keeps, MPS"];
     output.print(&format!("\n{}", listing(&heading, &rows, output.ink, output.width)))?;
     match model.pairs.len() - rows.len() {
         0 => Ok(()),
