@@ -54,7 +54,10 @@ pub use offer::{Answer, Offer, Outcome, used_permille};
 pub use policy::{Cx, Knowledge, Needs, Pipeline, Place, Policy, PolicyError, Tune};
 pub use rank::{Key, Rank, wanted};
 pub use ranked::{Fill, Mode, Ranked};
-pub use rounds::{Choice, Cleaned, Mechanism, RateTable, RoundSettings, Rounds, Shares, TimeShare};
+pub use rounds::{
+    AsIf, Blind, Choice, Cleaned, Length, Mechanism, Menu, Only, Pairs, Pop, RateTable,
+    RoundSettings, Rounds, Shares, Shuffler, TimeShare,
+};
 pub use score::{Greedy, Ground, Score};
 pub use settings::{ConfigError, RawSettings, defaults, nearest};
 pub use state::{Live, Seen, State, Usage};

@@ -50,6 +50,8 @@ pub mod fair_share;
 pub mod fifo;
 pub mod gandiva;
 pub mod gandiva_fair;
+pub mod gavel;
+pub mod gavel_fifo;
 pub mod gittins;
 pub mod las;
 pub mod priority;

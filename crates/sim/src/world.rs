@@ -241,7 +241,8 @@ impl<'a> World<'a> {
         placed.saved_at = at;
         let mut events: SmallVec<[Event; 2]> = SmallVec::new();
         events.push(Event::Started { job, attempt: placed.attempt });
-        if placed.shares {
+        // Who has its GPUs whole may find others there that live on what it leaves.
+        if self.placed.values().any(|placed| placed.shares) {
             self.retime_all(at, &mut events);
         } else {
             self.retime(at, job, &mut events);
@@ -323,7 +324,7 @@ impl<'a> World<'a> {
     /// What follows when a job has left: those who shared GPUs with it run faster.
     fn depart(&mut self, at: Time, placed: &Placed, event: Event) -> SmallVec<[Event; 2]> {
         let mut events = SmallVec::from_elem(event, 1);
-        if placed.shares {
+        if placed.shares || !placed.config.partners.is_empty() {
             self.retime_all(at, &mut events);
         }
         events

@@ -26,11 +26,13 @@
 
 mod bipartite;
 mod check;
+mod fixed;
 #[cfg(feature = "highs")]
 mod highs;
 mod interior;
 mod matching;
 mod model;
+pub mod shares;
 mod simplex;
 mod solution;
 

@@ -76,7 +76,13 @@ impl Ours {
         if begins {
             offer.everything();
         }
-        for index in self.order(settings, view) {
+        let order = self.order(settings, view);
+        // Who keeps a grant here was not lifted: it is the middle of a round, or it may not be stopped.
+        let goes_on =
+            |entry: &Entry| entry.choice.jobs.iter().all(|job| offer.plan(*job).is_some());
+        let mut runs: Vec<bool> =
+            self.entries.iter().map(|entry| entry.since.is_some() && goes_on(entry)).collect();
+        for index in order {
             let choice = &self.entries[index].choice;
             if choice.jobs.iter().any(|job| offer.plan(*job).is_some()) {
                 continue;
@@ -87,11 +93,11 @@ impl Ours {
             }
             if answer == Answer::Taken {
                 self.entries[index].begin(view, offer);
+                runs[index] = true;
             }
         }
-        for entry in &mut self.entries {
-            let runs = |job: &JobId| offer.plan(*job).is_some();
-            entry.since = entry.since.filter(|_| entry.choice.jobs.iter().all(runs));
+        for (entry, runs) in self.entries.iter_mut().zip(runs) {
+            entry.since = entry.since.filter(|_| runs);
         }
         // Everyone has what it should have for ever: nobody need be asked again before something happens.
         if self.entries.iter().any(|entry| entry.share > SHARE_MIN && entry.since.is_none()) {
@@ -139,7 +145,7 @@ impl Ours {
             let stays =
                 |one: &Entry| one.choice.jobs.iter().all(|job| table.position(*job).is_some());
             let mut beyond: Vec<Entry> = known.into_values().filter(stays).collect();
-            beyond.sort_by(|a, b| key(&a.choice).cmp(&key(&b.choice)));
+            beyond.sort_by_cached_key(|one| key(&one.choice));
             self.entries.append(&mut beyond);
         }
         self.failed = failed;
@@ -154,7 +160,8 @@ impl Ours {
                 continue;
             }
             let ahead = if entry.since.is_some() { entry.restart(&self.table, view) } else { 0.0 };
-            all.push((entry.share > 0.0, entry.credit + ahead, index));
+            let soon = entry.share * settings.round.as_secs_f64();
+            all.push((entry.share > 0.0, entry.credit + soon + ahead, index));
         }
         all.sort_by(|a, b| {
             let newest = |index: usize| self.entries[index].choice.jobs.iter().max();

@@ -7,11 +7,11 @@ use rand_mt::Mt;
 const SEED_OFFSET: u64 = 5;
 
 /// A stream of shuffles.
-pub(crate) struct Shuffler(Mt);
+pub struct Shuffler(Mt);
 
 impl Shuffler {
     /// The stream of a run of Gavel's simulator with this seed.
-    pub(crate) fn new(seed: u64) -> Shuffler {
+    pub fn new(seed: u64) -> Shuffler {
         let seed = seed.wrapping_add(SEED_OFFSET);
         let (low, high) = (seed as u32, (seed >> 32) as u32);
         // As many limbs as the number has, one for zero.
@@ -20,7 +20,7 @@ impl Shuffler {
     }
 
     /// Shuffles in place.
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.below(last as u32 + 1);
             items.swap(last, other as usize);

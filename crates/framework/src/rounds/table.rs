@@ -1,8 +1,9 @@
 //! What a time share is worked out from, and what comes out.
 
-use crate::{JobRef, Offer, View};
-use smallvec::{SmallVec, smallvec};
-use trainyard_types::{Config, GpuType, JobId};
+use super::Menu;
+use crate::{Offer, View};
+use smallvec::SmallVec;
+use trainyard_types::{GpuType, JobId};
 
 /// One way to run: one job, or several that share GPUs, on so many GPUs of a type.
 ///
@@ -54,33 +55,7 @@ pub struct RateTable {
 impl RateTable {
     /// One choice for each active job and type, at the size it asks for.
     pub fn singles(view: &View<'_>, offer: &Offer<'_>) -> RateTable {
-        let shapes = &view.state().shapes;
-        let mut table = RateTable {
-            kinds: shapes.iter().map(|(kind, _)| *kind).collect(),
-            capacity: shapes.iter().map(|(kind, _)| offer.free().in_service(*kind)).collect(),
-            ..RateTable::default()
-        };
-        let mut active: Vec<JobRef<'_>> = view.waiting().chain(view.granted()).collect();
-        active.sort_unstable_by_key(JobRef::id);
-        for job in active {
-            let want = &job.spec.want;
-            table.jobs.push(job.id());
-            for (index, &(kind, per_node)) in shapes.iter().enumerate() {
-                // A type that could never hold the gang is no choice, however fast it is.
-                let holds = want.accepts(kind) && offer.free().in_service(kind) >= want.gpus;
-                let config = Config::packed(kind, want.gpus, per_node);
-                let known = view.rate(job, &config).map_or(0.0, |rate| rate.0);
-                // A policy that asked for no speeds is told that all types are alike.
-                let rate = if view.shows_rates() { known } else { 1.0 };
-                table.choices.push(Choice {
-                    jobs: smallvec![job.id()],
-                    uses: smallvec![(index as u16, want.gpus)],
-                    nodes_max: 0,
-                    rates: smallvec![if holds { rate } else { 0.0 }],
-                });
-            }
-        }
-        table
+        Menu::default().table(view, offer)
     }
 
     /// Makes the table safe to compute with: a rate that is negative, infinite or not a number becomes zero, and a
