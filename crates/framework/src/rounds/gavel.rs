@@ -6,7 +6,7 @@
 
 use super::shuffle::Shuffler;
 use super::{Asked, Choice, RateTable, RoundSettings, Shares, group};
-use crate::{Answer, Offer, View};
+use crate::{Offer, View};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -127,7 +127,9 @@ impl Gavel {
             now - self.last_reset >= settings.reset_min.as_secs_f64() || self.last_reset == 0.0;
         if self.changed && due {
             self.reset(settings, now);
-            self.take_shares(settings, &table, ask.shares(&table));
+            let nobody = table.jobs.is_empty();
+            let shares = if nobody { Some(Shares::default()) } else { ask.shares(&table) };
+            self.take_shares(settings, &table, shares);
         }
         let picked = self.pick(settings, &table, (view, offer));
         self.place(now, &table, picked, (view, offer));
@@ -392,17 +394,14 @@ impl Gavel {
             return;
         }
         let choice = &account.choice;
-        let mut answer = group::offer_choice(choice, &table.kinds, place.clone(), (view, offer));
-        if answer != Answer::Taken && place.is_some() {
+        let exact = place.is_some();
+        let mut found = group::offer_choice(choice, &table.kinds, place, (view, offer));
+        if found.is_err() && exact {
             // A pool, a host or a ceiling is in the way, of which the original knows nothing.
-            answer = group::offer_choice(choice, &table.kinds, None, (view, offer));
+            found = group::offer_choice(choice, &table.kinds, None, (view, offer));
         }
-        if answer != Answer::Taken {
-            return;
-        }
-        if let Some(plan) = offer.plan(choice.jobs[0]) {
-            self.places.insert(choice.jobs.clone(), (kind, plan.placement.clone()));
-        }
+        let Ok(place) = found else { return };
+        self.places.insert(choice.jobs.clone(), (kind, place));
         let (key, rates) = (account.key.clone(), choice.rates.clone());
         self.tasks.push(Task { key, kind, began: now, rates });
     }

@@ -87,13 +87,13 @@ impl Ours {
             if choice.jobs.iter().any(|job| offer.plan(*job).is_some()) {
                 continue;
             }
-            let answer = group::offer_choice(choice, &self.table.kinds, None, (view, offer));
-            if answer == Answer::Full {
-                break;
-            }
-            if answer == Answer::Taken {
-                self.entries[index].begin(view, offer);
-                runs[index] = true;
+            match group::offer_choice(choice, &self.table.kinds, None, (view, offer)) {
+                Ok(_) => {
+                    self.entries[index].begin(view, offer);
+                    runs[index] = true;
+                }
+                Err(Answer::Full) => break,
+                Err(_) => {}
             }
         }
         for (entry, runs) in self.entries.iter_mut().zip(runs) {
