@@ -5,9 +5,11 @@
 //! - `ours`: our rules, credits in seconds.
 //! - `gavel`, `shuffle`: the rules of Gavel's own simulator.
 //! - `group`: from a choice to grants.
+//! - `known`: the table of the last decision.
 
 mod gavel;
 mod group;
+mod known;
 mod ours;
 mod settings;
 mod shuffle;
@@ -19,6 +21,7 @@ pub use table::{Choice, Cleaned, RateTable, Shares};
 
 use crate::{Cx, Offer, Policy, PolicyError, View};
 use gavel::Gavel;
+use known::Known;
 use ours::Ours;
 use trainyard_types::{Quality, Reason, Span};
 
@@ -40,6 +43,11 @@ pub trait TimeShare: Send {
         cx: &mut Cx,
     ) -> Result<Shares, PolicyError>;
 
+    /// Whether its table is the same for the same jobs, GPUs and beliefs, so that it need not be made for each round.
+    fn is_steady(&self) -> bool {
+        true
+    }
+
     /// Forgets everything.
     fn forget(&mut self) {}
 }
@@ -51,6 +59,7 @@ pub struct Rounds<S> {
     share: S,
     settings: RoundSettings,
     rules: Rules,
+    known: Option<Known>,
 }
 
 enum Rules {
@@ -71,7 +80,7 @@ impl<S: TimeShare> Rounds<S> {
     /// Rounds by settings.
     pub fn new(share: S, settings: RoundSettings) -> Rounds<S> {
         assert!(settings.round > Span::ZERO, "a round takes time");
-        Rounds { share, rules: Rules::new(&settings), settings }
+        Rounds { share, rules: Rules::new(&settings), settings, known: None }
     }
 }
 
@@ -82,21 +91,22 @@ impl<S: TimeShare> Policy for Rounds<S> {
         offer: &mut Offer<'_>,
         cx: &mut Cx,
     ) -> Result<(), PolicyError> {
-        let mut table = self.share.table(view, offer);
-        let cleaned = table.clean();
+        let fresh = Known::update(&mut self.known, &mut self.share, (view, offer));
+        let Some(Known { table, cleaned, .. }) = &self.known else { return Ok(()) };
         for job in cleaned.without.iter().chain(&cleaned.bad_rates) {
             offer.note(*job, Reason::NoSpeed);
         }
         let mut ask = Asked { share: &mut self.share, view, cx };
         match &mut self.rules {
-            Rules::Ours(rules) => rules.decide(&self.settings, table, &mut ask, offer),
-            Rules::Gavel(rules) => rules.decide(&self.settings, table, &mut ask, offer),
+            Rules::Ours(rules) => rules.decide(&self.settings, (table, fresh), &mut ask, offer),
+            Rules::Gavel(rules) => rules.decide(&self.settings, (table, fresh), &mut ask, offer),
         }
         Ok(())
     }
 
     fn forget(&mut self) {
         self.share.forget();
+        self.known = None;
         self.rules = Rules::new(&self.settings);
     }
 }

@@ -62,7 +62,7 @@ impl Ours {
     pub(super) fn decide(
         &mut self,
         settings: &RoundSettings,
-        table: RateTable,
+        (table, fresh): (&RateTable, bool),
         ask: &mut Asked<'_, '_>,
         offer: &mut Offer<'_>,
     ) {
@@ -70,8 +70,8 @@ impl Ours {
         self.count(settings, view.now);
         let round = view.now.0 / settings.round.0;
         let begins = self.round.replace(round) != Some(round) || view.keeps_rounds();
-        if self.table != table || (begins && self.failed) {
-            self.solve(settings, table, ask);
+        if (fresh && self.table != *table) || (begins && self.failed) {
+            self.solve(settings, table.clone(), ask);
         }
         if begins {
             offer.everything();
