@@ -230,6 +230,9 @@ pub struct WorldArgs {
     /// How long a decision takes: fixed=50ms,per-job=10us, or one span [default: no time].
     #[arg(long, value_name = "COST")]
     pub decision_cost: Option<String>,
+    /// Measure only jobs FROM..TO in order of arrival, such as 4000..5000; the run ends when they are over.
+    #[arg(long, value_name = "FROM..TO")]
+    pub measure: Option<String>,
     /// How often running jobs save, so that a failure loses no more [default: 30m].
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub checkpoint_every: Option<String>,

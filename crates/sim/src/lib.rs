@@ -20,7 +20,9 @@ mod series;
 mod tasks;
 mod world;
 
-pub use options::{Charge, DecisionCost, Distance, FailureModel, Options, Rounding, Semantics};
+pub use options::{
+    Charge, DecisionCost, Distance, FailureModel, Options, Rounding, Semantics, Window,
+};
 pub use outcome::{JobOutcome, Outcome};
 pub use run::{Observer, Quiet, simulate};
 pub use series::{Point, Series};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use trainyard_engine::{Setup, Trigger};
 use trainyard_profile::CostModel;
-use trainyard_types::{Event, Span, Time};
+use trainyard_types::{Event, JobId, Span, Time};
 
 /// When the cost of starting a job is paid.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -62,6 +62,24 @@ pub struct FailureModel {
     pub repair: Span,
 }
 
+/// Jobs that count, by their place in the order of arrival; the run ends when they are over.
+///
+/// What comes before fills the cluster, what comes after keeps it filled.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Window {
+    /// So many jobs come before.
+    pub from: u32,
+    /// So many jobs have come when the last of the window has.
+    pub to: u32,
+}
+
+impl Window {
+    /// Whether a job counts.
+    pub fn contains(self, job: JobId) -> bool {
+        (self.from..self.to).contains(&job.0)
+    }
+}
+
 /// The settings of a run. Everything that two published simulators do differently is one of them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Options {
@@ -86,6 +104,8 @@ pub struct Options {
     pub failures: Option<FailureModel>,
     /// How often a running job saves, so that a failure loses only what came after.
     pub checkpoint_every: Span,
+    /// The jobs that count; all if not given.
+    pub measured: Option<Window>,
     /// Things that happen at set times: losses, repairs, cancellations.
     #[serde(skip)]
     pub injected: Vec<(Time, Event)>,
@@ -106,6 +126,7 @@ impl Default for Options {
             decision_cost: DecisionCost::default(),
             failures: None,
             checkpoint_every: Span::secs(1800),
+            measured: None,
             injected: Vec::new(),
             setup: Setup::default(),
         }

@@ -26,6 +26,7 @@
 
 mod bipartite;
 mod check;
+mod fixed;
 #[cfg(feature = "highs")]
 mod highs;
 mod interior;

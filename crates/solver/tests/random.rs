@@ -3,7 +3,8 @@
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq};
 use proptest::{collection::vec, prop_oneof, proptest};
 use trainyard_solver::{
-    Affine, Cone, Interior, Limit, Model, Name, Sense, Simplex, Solution, Solve, Status,
+    Affine, Cone, Interior, Limit, Model, Name, Sense, Simplex, Solution, Solve, SolverError,
+    Status,
 };
 
 const LIMIT: Limit = Limit::steps(10_000);
@@ -122,24 +123,36 @@ fn bits(solution: &Solution) -> (Vec<u64>, Vec<u64>, u64) {
     (bits(&solution.values), bits(&solution.prices), solution.objective.to_bits())
 }
 
+fn engines() -> Vec<Box<dyn Solve>> {
+    vec![
+        Box::new(Interior::default()),
+        Box::new(Simplex::default()),
+        #[cfg(feature = "highs")]
+        Box::new(trainyard_solver::Highs::default()),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, rng_seed: proptest::test_runner::RngSeed::Fixed(5), ..ProptestConfig::default() })]
 
     #[test]
     fn the_engines_agree_on_linear_problems(plain in plain(real())) {
         let model = plain.model(false);
-        let interior = Interior::default().solve(&model, &LIMIT).expect("an answer");
-        let simplex = Simplex::default().solve(&model, &LIMIT).expect("an answer");
-        let mut all = vec![interior, simplex];
-        #[cfg(feature = "highs")]
-        all.push(trainyard_solver::Highs::default().solve(&model, &LIMIT).expect("an answer"));
-        let proven = all[1].status == Status::Proven;
+        let solve = |mut engine: Box<dyn Solve>| engine.solve(&model, &LIMIT);
+        let all: Vec<_> = engines().into_iter().map(solve).collect();
+        let judge = all[1].as_ref().expect("an answer");
+        let proven = judge.status == Status::Proven;
         for found in &all {
+            // An interior point may break down where there is no answer, and there alone.
+            if matches!(found, Err(SolverError::Numerical { .. })) && !proven {
+                continue;
+            }
+            let found = found.as_ref().expect("an answer");
             // What is neither feasible nor bounded has two names.
             prop_assert_eq!(found.status == Status::Proven, proven, "{:?}", all);
             if proven {
                 prop_assert!(plain.holds(&found.values, 1e-6), "{:?}", found);
-                prop_assert!(near(found.objective, all[1].objective), "{:?}", all);
+                prop_assert!(near(found.objective, judge.objective), "{:?}", all);
                 prop_assert!(near(found.objective, plain.objective(&found.values)));
                 if !found.prices.is_empty() {
                     let dual = plain.dual(&found.prices);
@@ -155,10 +168,8 @@ proptest! {
     ) {
         let best = try_everything(&plain);
         let model = plain.model(true);
-        let mut engines: Vec<Box<dyn Solve>> = vec![Box::new(Simplex::default())];
-        #[cfg(feature = "highs")]
-        engines.push(Box::new(trainyard_solver::Highs::default()));
-        for engine in &mut engines {
+        // The interior point has no whole numbers.
+        for mut engine in engines().into_iter().skip(1) {
             let found = engine.solve(&model, &LIMIT).expect("an answer");
             match best {
                 None => prop_assert_eq!(found.status, Status::Infeasible),
@@ -174,15 +185,15 @@ proptest! {
     #[test]
     fn the_same_problem_has_the_same_answer_to_the_last_bit(plain in plain(real())) {
         let model = plain.model(false);
-        let mut engines: Vec<Box<dyn Solve>> =
-            vec![Box::new(Interior::default()), Box::new(Simplex::default())];
-        #[cfg(feature = "highs")]
-        engines.push(Box::new(trainyard_solver::Highs::default()));
-        for engine in &mut engines {
-            let first = engine.solve(&model, &LIMIT).expect("an answer");
+        for mut engine in engines() {
+            let first = engine.solve(&model, &LIMIT);
             engine.forget();
-            let second = engine.solve(&model, &LIMIT).expect("an answer");
-            prop_assert_eq!(bits(&first), bits(&second));
+            let second = engine.solve(&model, &LIMIT);
+            let (Ok(first), Ok(second)) = (&first, &second) else {
+                prop_assert_eq!(first, second);
+                continue;
+            };
+            prop_assert_eq!(bits(first), bits(second));
             prop_assert_eq!(first.steps, second.steps);
         }
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use trainyard_solver::shares::{
     Clock, Fractions, Inside, Market, Member, Pool, Tenant, Way, stated,
 };
-use trainyard_solver::{Limit, Model, Name, Row, Sense, Simplex, Solve, Status};
+use trainyard_solver::{Interior, Limit, Model, Name, Row, Sense, Simplex, Solve, Status};
 
 const LIMIT: Limit = Limit::steps(5_000);
 
@@ -186,6 +186,44 @@ proptest! {
     }
 
     #[test]
+    fn the_sum_is_the_largest_and_floors_are_kept(
+        case in case(10, 4),
+        floored in prop::collection::vec((any::<bool>(), 0.0..1.5f64), 10),
+        cost in prop::collection::vec(0.5..3.0f64, 4),
+    ) {
+        let pool = case.pool();
+        let kinds = case.capacity.len();
+        let worth: Vec<f64> =
+            case.rates.iter().enumerate().map(|(way, rate)| rate / cost[way % kinds]).collect();
+        let first = Market::new().max_min(&pool, &case.parts, &LIMIT);
+        let floor = |job: usize| match floored[job] {
+            (true, part) => first.rates[job] * part,
+            (false, _) => 0.0,
+        };
+        let floors_of: Vec<f64> = (0..pool.jobs()).map(floor).collect();
+        let model = priced(&pool, &floors_of, &worth);
+        let expected = Simplex::default().solve(&model, &Limit::steps(100_000)).unwrap();
+        let found = Market::new().max_sum(&pool, &worth, &floors_of, &LIMIT);
+        let Some(found) = found else {
+            // What cannot be kept cannot be kept by much.
+            let shy: Vec<f64> = floors_of.iter().map(|floor| floor * (1.0 + 1e-6)).collect();
+            let model = priced(&pool, &shy, &worth);
+            let again = Simplex::default().solve(&model, &Limit::steps(100_000)).unwrap();
+            prop_assert_eq!(again.status, Status::Infeasible);
+            return Ok(());
+        };
+        assert_fits(&pool, &found);
+        prop_assert_eq!(found.status, Status::Proven);
+        if expected.status == Status::Proven {
+            let close = (found.level - expected.objective).abs() <= 1e-6 * expected.objective.max(1.0);
+            prop_assert!(close, "{} {}", found.level, expected.objective);
+        }
+        for (job, floor) in floors_of.iter().enumerate() {
+            prop_assert!(found.rates[job] >= floor * (1.0 - 1e-8));
+        }
+    }
+
+    #[test]
     fn no_number_is_bad_enough_to_panic(
         capacity in prop::collection::vec(any::<f64>(), 0..4),
         gpus in prop::collection::vec(any::<f64>(), 0..6),
@@ -199,9 +237,39 @@ proptest! {
         let filled = market.max_min_filled(&pool, &parts, &LIMIT);
         prop_assert!(filled.of.iter().all(|fraction| (0.0..=1.0 + 1e-9).contains(fraction)));
         market.makespan(&pool, &parts, &LIMIT);
+        if let Some(found) = market.max_sum(&pool, &rates, &parts, &LIMIT) {
+            prop_assert!(found.of.iter().all(|fraction| (0.0..=1.0 + 1e-9).contains(fraction)));
+        }
         let clocks: Vec<Clock> =
             parts.iter().map(|&part| Clock { since: part, left: part, alone: part }).collect();
         market.finish_time(&pool, &clocks, &LIMIT);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn many_jobs_of_few_kinds_on_eight_types_are_solved_exactly(
+        kinds in prop::collection::vec(prop::collection::vec(0.1..10.0f64, 8), 1..6),
+        capacity in prop::collection::vec(1.0..40.0f64, 8),
+        jobs in prop::collection::vec((0..6usize, 0..3u32), 60..160),
+    ) {
+        let mut pool = Pool::new(capacity);
+        let mut parts = Vec::new();
+        for (kind, size) in jobs {
+            let gpus = f64::from(1u32 << size);
+            let rates = &kinds[kind % kinds.len()];
+            pool.job(rates.iter().enumerate().map(|(kind, rate)| Way::on(kind, gpus, *rate)));
+            parts.push(rates.iter().sum::<f64>() / gpus);
+        }
+        let found = Market::new().max_min(&pool, &parts, &LIMIT);
+        assert_fits(&pool, &found);
+        prop_assert_eq!(found.status, Status::Proven);
+        let (model, level) = stated(&pool, &parts);
+        let expected = Interior::default().solve(&model, &Limit::steps(500)).unwrap();
+        let expected = expected.values[level.index()];
+        prop_assert!((found.level - expected).abs() <= 1e-6 * expected, "{} {}", found.level, expected);
     }
 }
 
@@ -222,6 +290,26 @@ fn floors(pool: &Pool, floors: &[f64], model: &mut Model) -> Vec<Row> {
         }
     }
     rows
+}
+
+/// The sum of worth and time, with floors.
+fn priced(pool: &Pool, floors: &[f64], worth: &[f64]) -> Model {
+    let mut model = Model::new(Sense::Maximise);
+    let capacity: Vec<Row> = (0..pool.kinds())
+        .map(|kind| model.row(Name("capacity", kind), f64::NEG_INFINITY, pool.capacity(kind)))
+        .collect();
+    let mut worth = worth.iter();
+    for (job, &floor) in floors.iter().enumerate() {
+        let time = model.row(Name("time", job), f64::NEG_INFINITY, 1.0);
+        let rate = model.row(Name("rate", job), floor, f64::INFINITY);
+        for (way, worth) in pool.ways(job).iter().zip(&mut worth) {
+            let (kind, gpus) = way.uses[0];
+            let most = if way.rate > 0.0 { f64::INFINITY } else { 0.0 };
+            let entries = [(capacity[kind], gpus), (time, 1.0), (rate, way.rate)];
+            model.column(*worth, 0.0, most, entries);
+        }
+    }
+    model
 }
 
 /// The most one job can have while all others keep a rate.

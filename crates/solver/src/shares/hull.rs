@@ -88,6 +88,16 @@ impl Ready {
         if start == end { 0.0 } else { self.rates[end - 1] }
     }
 
+    /// The ways of a job, in order of rate.
+    pub fn ways_of(&self, job: usize) -> std::ops::Range<usize> {
+        self.starts[job]..self.starts[job + 1]
+    }
+
+    /// The place of a way in the pool, its rate, and the parts of types it takes.
+    pub fn way(&self, way: usize) -> (usize, f64, &[(usize, f64); 2]) {
+        (self.origin[way], self.rates[way], &self.uses[way])
+    }
+
     /// The fastest rate of a job in ways that touch no type of a set.
     pub fn fastest_outside(&self, job: usize, kinds: &[bool]) -> f64 {
         let outside =

@@ -21,7 +21,9 @@ pub struct Market {
 /// A mix may ask for this much more than there is; it is scaled down by that much in the end.
 const OVER: f64 = 1e-11;
 /// Bound on steps, whatever the limit says.
-const STEPS_MAX: u64 = 5_000;
+pub(super) const STEPS_MAX: u64 = 5_000;
+/// A search that has not come nearer for so many steps has met the end of its precision.
+pub(super) const STALLED_MAX: u64 = 200;
 
 /// Where a search ended.
 pub(super) struct Summit {
@@ -130,7 +132,8 @@ impl Market {
         }
         let mut tried: Vec<Vec<f64>> = Vec::new();
         let steps_max = limit.steps.clamp(1, STEPS_MAX);
-        while summit.steps < steps_max {
+        let mut nearest = (f64::INFINITY, 0);
+        while summit.steps < steps_max && summit.steps < nearest.1 + STALLED_MAX {
             summit.steps += 1;
             let (usage, lower) = search.offer(&prices);
             tried.push(prices.clone());
@@ -139,6 +142,9 @@ impl Market {
             }
             let Some(Best { fullest, prices: next, weights }) = game.add(usage) else { break };
             summit.over = fullest - 1.0;
+            if lower || summit.over < nearest.0 {
+                nearest = (summit.over, summit.steps);
+            }
             summit.mix = weights.iter().map(|&(of, weight)| (tried[of].clone(), weight)).collect();
             if summit.over <= OVER {
                 break;
@@ -229,6 +235,19 @@ pub(super) fn finish(
         ready.costs(prices, &mut costs);
         ready.spread(&costs, &need, *weight, &mut fractions);
     }
+    let mut found = assembled(pool, fractions, ready.gpu_prices(&summit.prices), left_out);
+    found.level *= summit.level;
+    found.steps = summit.steps;
+    found
+}
+
+/// Fractions scaled to what there is, with the rates they give; the level is the factor of that scaling.
+pub(super) fn assembled(
+    pool: &Pool,
+    mut fractions: Vec<f64>,
+    prices: Vec<f64>,
+    left_out: Vec<usize>,
+) -> Fractions {
     let fit = fit(pool, &mut fractions);
     let status = match 1.0 - fit {
         gap if gap <= 1e-9 => Status::Proven,
@@ -238,15 +257,8 @@ pub(super) fn finish(
         let ways = (pool.starts[job]..pool.starts[job + 1]).filter(|way| fractions[*way] > 0.0);
         ways.fold(0.0, |sum, way| sum + fractions[way] * pool.ways[way].rate)
     };
-    Fractions {
-        status,
-        level: summit.level * fit,
-        rates: (0..pool.jobs()).map(rate).collect(),
-        of: fractions,
-        prices: ready.gpu_prices(&summit.prices),
-        left_out,
-        steps: summit.steps,
-    }
+    let rates = (0..pool.jobs()).map(rate).collect();
+    Fractions { status, level: fit, rates, of: fractions, prices, left_out, steps: 0 }
 }
 
 /// Scales fractions down to the GPUs and the time there is, and gives the factor.
