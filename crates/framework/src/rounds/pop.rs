@@ -105,6 +105,10 @@ impl<S: TimeShare> TimeShare for Pop<S> {
         Ok(joined)
     }
 
+    fn is_steady(&self) -> bool {
+        self.inner.iter().all(TimeShare::is_steady)
+    }
+
     fn forget(&mut self) {
         self.deal.homes.clear();
         self.inner.iter_mut().for_each(TimeShare::forget);
