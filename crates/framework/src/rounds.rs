@@ -95,7 +95,13 @@ impl<S: TimeShare> Rounds<S> {
     /// Rounds by settings.
     pub fn new(share: S, settings: RoundSettings) -> Rounds<S> {
         assert!(settings.round > Span::ZERO, "a round takes time");
-        Rounds { share, rules: Rules::new(&settings), settings, known: None, chosen_for: Vec::new() }
+        Rounds {
+            share,
+            rules: Rules::new(&settings),
+            settings,
+            known: None,
+            chosen_for: Vec::new(),
+        }
     }
 }
 

@@ -338,7 +338,7 @@ mod tests {
         let before = deal.homes.clone();
         // Twenty leave and twenty come.
         let jobs: Vec<JobId> = (20..220).map(JobId).collect();
-        deal.update(&jobs);
+        deal.update(&alike(&jobs));
         let moved =
             jobs.iter().filter(|job| before.get(job).is_some_and(|home| deal.homes[job] != *home));
         assert_eq!(moved.count(), 0, "those who come fill the places of those who left");
