@@ -6,9 +6,9 @@
 //! - `ours`: our rules, credits in seconds.
 //! - `gavel`, `shuffle`: the rules of Gavel's own simulator.
 //! - `group`: from a choice to grants.
+//! - `known`: the table of the last decision.
 //! - `length`: how long a round is.
 //! - `pop`: a large problem in parts; `only`: some types and no others.
-//! - `known`: the table of the last decision.
 
 mod blind;
 mod gavel;
@@ -72,9 +72,9 @@ pub struct Rounds<S> {
     share: S,
     settings: RoundSettings,
     rules: Rules,
+    known: Option<Known>,
     /// The jobs for which the length of a round was chosen.
     chosen_for: Vec<JobId>,
-    known: Option<Known>,
 }
 
 enum Rules {
@@ -95,8 +95,13 @@ impl<S: TimeShare> Rounds<S> {
     /// Rounds by settings.
     pub fn new(share: S, settings: RoundSettings) -> Rounds<S> {
         assert!(settings.round > Span::ZERO, "a round takes time");
-        let rules = Rules::new(&settings);
-        Rounds { share, rules, settings, chosen_for: Vec::new(), known: None }
+        Rounds {
+            share,
+            rules: Rules::new(&settings),
+            settings,
+            known: None,
+            chosen_for: Vec::new(),
+        }
     }
 }
 
@@ -126,8 +131,8 @@ impl<S: TimeShare> Policy for Rounds<S> {
 
     fn forget(&mut self) {
         self.share.forget();
-        self.chosen_for.clear();
         self.known = None;
+        self.chosen_for.clear();
         self.rules = Rules::new(&self.settings);
     }
 }
