@@ -4,7 +4,9 @@ mod profile;
 pub mod store;
 pub mod trace;
 
-pub use profile::{CheckArgs, ImportArgs, ListArgs, ProfileCommand, ProfileFormat, ShowArgs};
+pub use profile::{
+    CheckArgs, CompleteArgs, ImportArgs, ListArgs, ProfileCommand, ProfileFormat, ShowArgs,
+};
 
 use crate::failure::{EXIT_CODES, Failure};
 use clap::error::ErrorKind;

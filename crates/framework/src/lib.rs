@@ -55,8 +55,8 @@ pub use policy::{Cx, Knowledge, Needs, Pipeline, Place, Policy, PolicyError, Tun
 pub use rank::{Key, Rank, wanted};
 pub use ranked::{Fill, Mode, Ranked};
 pub use rounds::{
-    AsIf, Blind, Choice, Cleaned, Mechanism, Menu, Pairs, RateTable, RoundSettings, Rounds, Shares,
-    Shuffler, TimeShare,
+    AsIf, Blind, Choice, Cleaned, Length, Mechanism, Menu, Only, Pairs, Pop, RateTable,
+    RoundSettings, Rounds, Shares, Shuffler, TimeShare,
 };
 pub use score::{Greedy, Ground, Score};
 pub use settings::{ConfigError, RawSettings, defaults, nearest};

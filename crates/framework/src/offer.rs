@@ -384,8 +384,15 @@ impl<'a> Offer<'a> {
     /// Where the job is, if that is what the grant asks for.
     fn kept(&self, grant: &Grant, job: JobRef<'a>) -> Option<Placement> {
         let current = job.state.planned.as_ref().or(job.state.held.as_ref())?;
-        let Shape::Gpus { count, kind, nodes_max } = grant.shape else { return None };
         let placement = &current.placement;
+        if let Shape::PerKind(parts) = &grant.shape {
+            let mut config = placement.config(self.view.cluster());
+            let mut parts = parts.clone();
+            config.kinds.sort_unstable();
+            parts.sort_unstable();
+            return (config.kinds == parts).then(|| placement.clone());
+        }
+        let Shape::Gpus { count, kind, nodes_max } = grant.shape else { return None };
         let (first, _) = placement.masks().first()?;
         let fits = placement.gpus() == count
             && kind.is_none_or(|kind| self.free.kind(*first) == kind)

@@ -6,18 +6,26 @@
 //! - `ours`: our rules, credits in seconds.
 //! - `gavel`, `shuffle`: the rules of Gavel's own simulator.
 //! - `group`: from a choice to grants.
+//! - `length`: how long a round is.
+//! - `pop`: a large problem in parts; `only`: some types and no others.
 
 mod blind;
 mod gavel;
 mod group;
+mod length;
 mod menu;
+mod only;
 mod ours;
+mod pop;
 mod settings;
 mod shuffle;
 mod table;
 
 pub use blind::{AsIf, Blind};
+pub use length::Length;
 pub use menu::{Menu, Pairs};
+pub use only::Only;
+pub use pop::Pop;
 pub use settings::{Mechanism, RoundSettings};
 pub use shuffle::Shuffler;
 pub use table::{Choice, Cleaned, RateTable, Shares};
@@ -25,13 +33,13 @@ pub use table::{Choice, Cleaned, RateTable, Shares};
 use crate::{Cx, Offer, Policy, PolicyError, View};
 use gavel::Gavel;
 use ours::Ours;
-use trainyard_types::{Quality, Reason, Span};
+use trainyard_types::{JobId, Quality, Reason, Span};
 
 /// Fractions of time for each choice of a table. Lifted to a [`Policy`] by [`Rounds`].
 pub trait TimeShare: Send {
     /// The ways to run among which it divides time. By default each job alone, at the size it asks for, on each type.
     fn table(&mut self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
-        RateTable::singles(view, offer)
+        Menu::default().table(view, offer)
     }
 
     /// The fraction of time that each choice should be taken, out of the rates and the GPUs there are.
@@ -56,6 +64,8 @@ pub struct Rounds<S> {
     share: S,
     settings: RoundSettings,
     rules: Rules,
+    /// The jobs for which the length of a round was chosen.
+    chosen_for: Vec<JobId>,
 }
 
 enum Rules {
@@ -76,7 +86,7 @@ impl<S: TimeShare> Rounds<S> {
     /// Rounds by settings.
     pub fn new(share: S, settings: RoundSettings) -> Rounds<S> {
         assert!(settings.round > Span::ZERO, "a round takes time");
-        Rounds { share, rules: Rules::new(&settings), settings }
+        Rounds { share, rules: Rules::new(&settings), settings, chosen_for: Vec::new() }
     }
 }
 
@@ -92,6 +102,10 @@ impl<S: TimeShare> Policy for Rounds<S> {
         for job in cleaned.without.iter().chain(&cleaned.bad_rates) {
             offer.note(*job, Reason::NoSpeed);
         }
+        if self.settings.auto && self.chosen_for != table.jobs {
+            self.settings.round = length::best(&table, view);
+            self.chosen_for.clone_from(&table.jobs);
+        }
         let mut ask = Asked { share: &mut self.share, view, cx };
         match &mut self.rules {
             Rules::Ours(rules) => rules.decide(&self.settings, table, &mut ask, offer),
@@ -102,6 +116,7 @@ impl<S: TimeShare> Policy for Rounds<S> {
 
     fn forget(&mut self) {
         self.share.forget();
+        self.chosen_for.clear();
         self.rules = Rules::new(&self.settings);
     }
 }

@@ -1,8 +1,8 @@
 //! The one table that makes policies, placers, gates and tuners exist.
 
 use crate::{
-    conservative, easy, elas, fair_share, fifo, gandiva, gavel, gavel_fifo, gittins, las, load,
-    place, priority, sjf, srsf, srtf, tiresias,
+    conservative, easy, elas, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, gittins,
+    las, load, place, priority, sjf, srsf, srtf, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -33,6 +33,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &gavel::proof::ENTRY,
     &gavel::isolated::ENTRY,
     &gavel::proportional::ENTRY,
+    &gandiva_fair::ENTRY,
 ];
 
 /// One policy of each family, in the order of the table: what `compare` shows by default.

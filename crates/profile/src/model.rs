@@ -109,6 +109,16 @@ pub struct Pair {
     pub time_sliced: f64,
     /// When both run at once under MPS.
     pub mps: f64,
+    /// Whether it was estimated from other pairs ([`crate::complete`]) instead of measured.
+    pub estimated: bool,
+}
+
+impl Pair {
+    /// What was measured beside a partner, on whatever type: under time slicing, and under MPS.
+    pub fn measured(partner: &str, time_sliced: f64, mps: f64) -> Pair {
+        let (partner, kind) = (partner.to_owned(), ANY_KIND.to_owned());
+        Pair { partner, kind, time_sliced, mps, estimated: false }
+    }
 }
 
 /// How long one iteration keeps each resource busy, for policies that let jobs take turns on them.

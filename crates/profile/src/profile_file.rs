@@ -207,7 +207,7 @@ fn read_kind(section: &Section<'_, '_>) -> Result<String, InputError> {
 }
 
 fn read_pair(section: &Section<'_, '_>) -> Result<Pair, InputError> {
-    section.allow(&["partner", "kind", "time_sliced", "mps"])?;
+    section.allow(&["partner", "kind", "time_sliced", "mps", "estimated"])?;
     let kind = match section.text("kind")? {
         Some(_) => read_kind(section)?,
         None => ANY_KIND.to_owned(),
@@ -222,6 +222,7 @@ fn read_pair(section: &Section<'_, '_>) -> Result<Pair, InputError> {
         kind,
         time_sliced: time_sliced.unwrap_or(either),
         mps: mps.unwrap_or(either),
+        estimated: section.flag("estimated")?.unwrap_or(false),
     })
 }
 
@@ -323,12 +324,15 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
         )?;
     }
     for pair in &model.pairs {
-        let Pair { partner, kind, time_sliced, mps } = pair;
+        let Pair { partner, kind, time_sliced, mps, estimated } = pair;
         writeln!(text, "[[model.pair]]\npartner = {}", quoted(partner))?;
         if kind != ANY_KIND {
             writeln!(text, "kind = {}", quoted(kind))?;
         }
         writeln!(text, "time_sliced = {time_sliced:?}\nmps = {mps:?}")?;
+        if *estimated {
+            writeln!(text, "estimated = true")?;
+        }
     }
     for (kind, gpus) in &model.unfit {
         writeln!(text, "[[model.unfit]]\nkind = {}\ngpus = {gpus}", quoted(kind))?;

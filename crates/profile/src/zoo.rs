@@ -4,7 +4,7 @@
 //! - `gavel-*`, `muri-*`, `elasticflow-*`, `pollux-*`: `data/published.toml`, facts from published tables.
 //! - `generic`: one second of work each second, for traces that only tell durations.
 
-use crate::{ANY_KIND, Catalog, ModelProfile, Pair, Point, SizeCost, profile_file};
+use crate::{Catalog, ModelProfile, Pair, Point, SizeCost, profile_file};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use trainyard_types::Span;
@@ -166,8 +166,7 @@ fn h200_pairs(entry: (&str, &str, &str), sliced: &[Row], mps: &[Row]) -> Vec<Pai
         if let (Some(time_sliced), Some(mps)) =
             (h200_beside(entry, partner, sliced), h200_beside(entry, partner, mps))
         {
-            let (partner, kind) = (h200_name(partner), ANY_KIND.to_owned());
-            pairs.push(Pair { partner, kind, time_sliced, mps });
+            pairs.push(Pair::measured(&h200_name(partner), time_sliced, mps));
         }
     }
     pairs

@@ -20,14 +20,19 @@
 //! [`Limit`](crate::Limit) still returns fractions that fit.
 
 mod basis;
+mod fill;
 mod game;
 mod hull;
 mod market;
+mod pairs;
 mod path;
 mod pool;
 mod stated;
+mod total;
 
+pub use fill::Member;
 pub use market::Market;
+pub use pairs::{PairFractions, PairJob, PairPool, max_min_pairs};
 pub use path::Clock;
 pub use pool::{Fractions, Inside, Pool, Tenant, Way};
-pub use stated::stated;
+pub use stated::{stated, stated_pairs};

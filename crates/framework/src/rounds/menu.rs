@@ -1,4 +1,9 @@
-//! Which ways to run an optimiser is offered: by type, beside another job, close together or spread.
+//! Which ways to run an optimiser is offered: by type, beside other jobs, close together or spread, larger or smaller,
+//! and across types.
+
+mod groups;
+mod mixed;
+mod sizes;
 
 use super::{Choice, RateTable};
 use crate::{JobRef, Offer, View};
@@ -25,6 +30,14 @@ pub struct Menu {
     pub pairs: Pairs,
     /// For each gang a choice on the fewest nodes and one on any, at the speed of each.
     pub placement: bool,
+    /// The most jobs on the same GPUs, where pairs may share: beyond 2, groups that grow from pairs.
+    pub group_max: usize,
+    /// For an elastic job a choice at each doubling between its least and its most GPUs.
+    pub sizes: bool,
+    /// For a gang choices across two types.
+    pub mixed: bool,
+    /// Whether a type counts though it can never hold the gang, as in the authors' own models.
+    pub oversized: bool,
 }
 
 impl Menu {
@@ -32,7 +45,7 @@ impl Menu {
     ///
     /// O(n k), with pairs O(n^2 k).
     pub fn table(&self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
-        let mut writer = Writer::new(view, offer);
+        let mut writer = Writer::new(view, offer, self.oversized);
         let mut active: Vec<JobRef<'_>> = view.waiting().chain(view.granted()).collect();
         active.sort_unstable_by_key(JobRef::id);
         for job in &active {
@@ -43,6 +56,12 @@ impl Menu {
                 } else {
                     writer.single(*job, kind);
                 }
+                if self.sizes {
+                    writer.sizes(*job, kind);
+                }
+            }
+            if self.mixed {
+                writer.mixed(*job);
             }
         }
         if self.pairs != Pairs::None {
@@ -51,6 +70,7 @@ impl Menu {
                     writer.pair((*job, *other), self.pairs);
                 }
             }
+            writer.groups(&active, self.group_max);
         }
         writer.table
     }
@@ -60,20 +80,21 @@ struct Writer<'a> {
     view: &'a View<'a>,
     shapes: &'a [(GpuType, u32)],
     table: RateTable,
+    oversized: bool,
     /// Speeds beside a partner, by who, with whom, on how many GPUs of which type: most pairs of jobs are pairs of
     /// models that were met before.
     met: BTreeMap<(ModelId, ModelId, u32, usize), f64>,
 }
 
 impl<'a> Writer<'a> {
-    fn new(view: &'a View<'a>, offer: &Offer<'_>) -> Writer<'a> {
+    fn new(view: &'a View<'a>, offer: &Offer<'_>, oversized: bool) -> Writer<'a> {
         let shapes = &view.state().shapes;
         let table = RateTable {
             kinds: shapes.iter().map(|(kind, _)| *kind).collect(),
             capacity: shapes.iter().map(|(kind, _)| offer.free().in_service(*kind)).collect(),
             ..RateTable::default()
         };
-        Writer { view, shapes, table, met: BTreeMap::new() }
+        Writer { view, shapes, table, oversized, met: BTreeMap::new() }
     }
 
     fn single(&mut self, job: JobRef<'_>, kind: usize) {
@@ -155,12 +176,23 @@ impl<'a> Writer<'a> {
         config
     }
 
-    /// Work per second; 0 where the job may not or cannot run. A policy that asked for no speeds is told that all types
-    /// are alike.
+    /// Work per second at the size that is asked for; 0 where the job may not or cannot run.
     fn rate(&self, job: JobRef<'_>, kind: usize, config: &Config) -> f64 {
+        self.rate_on(job, &[(kind, job.spec.want.gpus)], config)
+    }
+
+    /// Work per second on so many GPUs of some types; 0 where the job may not or cannot run. A policy that asked for no
+    /// speeds is told that all types are alike.
+    fn rate_on(&self, job: JobRef<'_>, uses: &[(usize, u32)], config: &Config) -> f64 {
         let want = &job.spec.want;
         // A type that could never hold the gang is no choice, however fast it is.
-        if !want.accepts(self.shapes[kind].0) || self.table.capacity[kind] < want.gpus {
+        let nodes_max = u32::from(want.nodes_max);
+        let near = want.nodes_max == 0 || config.nodes <= nodes_max || self.oversized;
+        let may = uses.iter().all(|(kind, gpus)| {
+            let room = self.table.capacity[*kind] >= *gpus || self.oversized;
+            want.accepts(self.shapes[*kind].0) && room
+        });
+        if !may || !near {
             return 0.0;
         }
         if !self.view.shows_rates() {

@@ -1,5 +1,6 @@
 //! How shares of time are realised.
 
+use super::Length;
 use serde::{Deserialize, Serialize};
 use trainyard_types::Span;
 
@@ -20,6 +21,8 @@ pub enum Mechanism {
 pub struct RoundSettings {
     /// The length of a round.
     pub round: Span,
+    /// Our rules only: the length is chosen anew whenever the jobs changed.
+    pub auto: bool,
     /// The rules.
     pub mechanism: Mechanism,
     /// Gavel's rules only: the least time between two computations of shares.
@@ -38,6 +41,7 @@ impl Default for RoundSettings {
     fn default() -> RoundSettings {
         RoundSettings {
             round: Span::secs(360),
+            auto: false,
             mechanism: Mechanism::Ours,
             reset_min: Span::secs(1920),
             shuffle: None,
@@ -51,6 +55,14 @@ impl RoundSettings {
     /// Our rules with rounds of a length.
     pub fn every(round: Span) -> RoundSettings {
         RoundSettings { round, ..RoundSettings::default() }
+    }
+
+    /// The same with rounds of a given or a chosen length.
+    pub fn of(self, length: Length) -> RoundSettings {
+        match length {
+            Length::Every(round) => RoundSettings { round, auto: false, ..self },
+            Length::Auto => RoundSettings { auto: true, ..self },
+        }
     }
 
     /// Gavel's rules.

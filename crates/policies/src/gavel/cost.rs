@@ -39,6 +39,7 @@ struct Settings {
 
 /// Maximises the sum of all rates, each over the price of where it is had. One LP; two more where not all deadlines can
 /// be kept.
+#[derive(Clone)]
 pub struct Cheapest {
     /// How work is added up.
     pub count: Count,

@@ -26,6 +26,13 @@ pub enum Method {
     Highs,
 }
 
+impl Method {
+    /// Whether models are the authors' own to the last column, so that the middle of all best answers is theirs.
+    pub fn exact(self) -> bool {
+        self == Method::Interior
+    }
+}
+
 /// A solver with its limit.
 pub struct Engine {
     /// Which.
@@ -74,7 +81,7 @@ impl Engine {
 
     /// Whether models are the authors' own to the last column, so that the middle of all best answers is theirs.
     pub fn exact(&self) -> bool {
-        self.method == Method::Interior
+        self.method.exact()
     }
 
     /// Whether solvers that know the structure are asked first.

@@ -28,7 +28,7 @@ pub const ENTRY: PolicyEntry = Entry {
 /// The structured solver raises everyone towards the same rho. With the interior point it is one second-order cone for
 /// each job, as the authors have it. Otherwise it is a search for the rho at which the rates that all jobs then need can
 /// just be had, one LP for each step.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct FinishTime {
     past: BTreeMap<JobId, Past>,
 }
@@ -170,7 +170,9 @@ impl Goal for FinishTime {
         if engine.structured()
             && let Some((_, shares)) = pooled::finish_time(problem, &terms, engine)
         {
-            return Ok(shares);
+            // Everyone has the same rho now; who can have a better one at nobody's cost may.
+            let rates: Vec<f64> = problem.all().map(|party| problem.rate(party, &shares)).collect();
+            return Ok(pooled::filled(problem, &rates, engine).map_or(shares, |(_, more)| more));
         }
         match engine.exact() {
             true => conic(problem, &terms, engine),

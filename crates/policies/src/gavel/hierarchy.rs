@@ -5,11 +5,13 @@ use super::engine::{Engine, Unsolved};
 use super::frame::Frame;
 use super::max_min::MaxMin;
 use super::optimiser::Goal;
+use super::pooled;
 use super::problem::Problem;
 use super::{NEEDS, Shared, entry_settings, lift};
 use crate::prelude::*;
 use std::collections::BTreeMap;
 use trainyard_solver::Sense;
+use trainyard_solver::shares::{self, Member, Tenant};
 use trainyard_types::TenantId;
 
 /// The row in the registry.
@@ -19,20 +21,30 @@ pub const ENTRY: PolicyEntry = Entry {
     paper: "Narayanan et al., Gavel, OSDI 2020, section 4.3",
     needs: NEEDS,
     class: super::class(Objective::Fairness),
-    settings: entry_settings!((
-        "inside",
-        "`fairness`: a tenant's jobs share by weight; `fifo`: its first job has all of the tenant's weight"
-    ),),
+    settings: entry_settings!(
+        (
+            "inside",
+            "`fairness`: a tenant's jobs share by weight; `fifo`: its first job has all of the tenant's weight"
+        ),
+        ("tenants", "whether tenants count; without them every job stands for itself"),
+    ),
     defaults: defaults::<Settings>,
     build,
 };
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(default)]
 struct Settings {
     inside: Inside,
+    tenants: bool,
     #[serde(flatten)]
     shared: Shared,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { inside: Inside::default(), tenants: true, shared: Shared::default() }
+    }
 }
 
 /// How a tenant shares among its jobs.
@@ -49,7 +61,9 @@ pub enum Inside {
 /// Raises all levels together, each by its weight, until someone cannot be raised any more; freezes those, splits their
 /// tenant's weight among the rest of its jobs, and goes on with them. At most one LP for each job.
 ///
+/// The structured solver does the same in as many stages as there are types.
 /// Who cannot be raised is read from the prices of the rows: an interior point ends where every row that binds has one.
+#[derive(Clone)]
 pub struct Fill {
     /// How a tenant shares among its jobs.
     pub inside: Inside,
@@ -111,12 +125,38 @@ impl Fill {
     }
 }
 
+/// Who shares with whom, in the terms of the solver that knows the structure.
+fn groups(fill: &Fill, problem: &Problem<'_>, units: &[f64]) -> (Vec<Member>, Vec<Tenant>) {
+    let inside = match fill.inside {
+        Inside::Fairness => shares::Inside::Fairness,
+        Inside::Fifo => shares::Inside::Fifo,
+    };
+    let facts = |party: usize| &problem.parties[party];
+    let member = |tenant, weight, party: usize| Member { tenant, weight, part: units[party] };
+    if !fill.tenants {
+        let tenant = |party| Tenant { weight: facts(party).weight, inside };
+        let members = problem.all().map(|party| member(party, 1.0, party)).collect();
+        return (members, problem.all().map(tenant).collect());
+    }
+    let last = problem.parties.iter().map(|one| one.tenant.index() + 1).max().unwrap_or(0);
+    let weight = |tenant: usize| problem.tenants.get(tenant).copied().unwrap_or(1.0);
+    let tenants = (0..last).map(|tenant| Tenant { weight: weight(tenant), inside });
+    let members = problem.all().map(|p| member(facts(p).tenant.index(), facts(p).weight, p));
+    (members.collect(), tenants.collect())
+}
+
 impl Goal for Fill {
     fn solve(&mut self, problem: &Problem<'_>, engine: &mut Engine) -> Result<Vec<f64>, Unsolved> {
         // Levels are counted as in max-min, weights aside.
         let needs = MaxMin::needs(problem);
         let units: Vec<f64> =
             problem.all().map(|party| needs[party] / problem.parties[party].weight).collect();
+        if engine.structured() {
+            let (members, tenants) = groups(self, problem, &units);
+            if let Some(shares) = pooled::water_fill(problem, (&members, &tenants), engine) {
+                return Ok(shares);
+            }
+        }
         let mut frozen = vec![false; problem.len()];
         let mut reached = vec![0.0; problem.len()];
         let mut shares = vec![0.0; problem.table.choices.len()];
@@ -141,6 +181,6 @@ impl Goal for Fill {
 }
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
-    let Settings { inside, shared } = raw.read(ENTRY.name)?;
-    lift(&ENTRY, shared, Fill { inside, tenants: true })
+    let Settings { inside, tenants, shared } = raw.read(ENTRY.name)?;
+    lift(&ENTRY, shared, Fill { inside, tenants })
 }

@@ -19,6 +19,7 @@ pub const ENTRY: PolicyEntry = Entry {
 };
 
 /// No LP: capacity over the number of jobs over GPUs of the job, at most all of its time. O(n k).
+#[derive(Clone)]
 pub struct Isolated;
 
 impl Goal for Isolated {

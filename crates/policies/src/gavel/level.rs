@@ -36,6 +36,21 @@ pub fn highest(
     Ok(Level { level: solution.values[level.index()], shares })
 }
 
+/// The same, and what is left after that shared out in the same way where the engine can; shares that are found by the
+/// interior point lie in the middle of all best ones and leave nothing worth a second solve.
+pub fn filled(
+    problem: &Problem<'_>,
+    needs: &[f64],
+    engine: &mut Engine,
+) -> Result<Vec<f64>, Unsolved> {
+    if engine.structured()
+        && let Some((_, shares)) = pooled::filled(problem, needs, engine)
+    {
+        return Ok(shares);
+    }
+    Ok(highest(problem, needs, engine)?.shares)
+}
+
 /// Shares under which each party has at least a rate; an error where there are none. Which of them is the engine's to
 /// say: there is no objective.
 pub fn reach(

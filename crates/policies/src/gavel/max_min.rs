@@ -21,7 +21,8 @@ pub const ENTRY: PolicyEntry = Entry {
 };
 
 /// Maximises the least rate, where the rate of a job is counted in GPUs and in its rate on an even mix of all types, over
-/// its weight. One LP with a column for each choice.
+/// its weight. One LP with a column for each choice; the structured solver goes on with those who can still gain.
+#[derive(Clone)]
 pub struct MaxMin;
 
 impl MaxMin {
@@ -37,7 +38,7 @@ impl MaxMin {
 
 impl Goal for MaxMin {
     fn solve(&mut self, problem: &Problem<'_>, engine: &mut Engine) -> Result<Vec<f64>, Unsolved> {
-        Ok(level::highest(problem, &MaxMin::needs(problem), engine)?.shares)
+        level::filled(problem, &MaxMin::needs(problem), engine)
     }
 }
 

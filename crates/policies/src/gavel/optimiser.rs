@@ -1,5 +1,6 @@
 //! A goal as a front of the framework: facts are gathered, the goal is solved, and a failure is bridged.
 
+use super::ahead::Ahead;
 use super::engine::{Engine, Unsolved};
 use super::problem::Problem;
 use crate::prelude::*;
@@ -30,6 +31,8 @@ pub struct Optimiser<G> {
     pub engine: Engine,
     /// Out of what.
     pub menu: Menu,
+    /// Who makes room for jobs that are expected, if anyone does.
+    pub ahead: Option<Ahead>,
     last: BTreeMap<Key, f64>,
 }
 
@@ -43,7 +46,7 @@ fn key(choice: &Choice) -> Key {
 impl<G: Goal> Optimiser<G> {
     /// One that has solved nothing yet.
     pub fn new(goal: G, engine: Engine, menu: Menu) -> Optimiser<G> {
-        Optimiser { goal, engine, menu, last: BTreeMap::new() }
+        Optimiser { goal, engine, menu, ahead: None, last: BTreeMap::new() }
     }
 
     /// Shares for a problem, and how good they are.
@@ -113,7 +116,12 @@ impl<G: Goal> TimeShare for Optimiser<G> {
         view: &View<'_>,
         cx: &mut Cx,
     ) -> Result<Shares, PolicyError> {
-        let (shares, quality) = self.answer(&Problem::seen(table, view));
+        let problem = Problem::seen(table, view);
+        let (mut shares, quality) = self.answer(&problem);
+        if let Some(ahead) = &mut self.ahead {
+            ahead.observe(table, view);
+            shares = ahead.improved(&problem, view, shares, &mut self.engine);
+        }
         cx.quality = quality;
         Ok(Shares::from(shares))
     }
@@ -121,6 +129,7 @@ impl<G: Goal> TimeShare for Optimiser<G> {
     fn forget(&mut self) {
         self.goal.forget();
         self.engine.forget();
+        self.ahead.iter_mut().for_each(Ahead::forget);
         self.last.clear();
     }
 }

@@ -3,7 +3,7 @@
 use super::engine::Engine;
 use super::finish_time::Terms;
 use super::problem::Problem;
-use trainyard_solver::shares::{Clock, Fractions, Pool, Way};
+use trainyard_solver::shares::{Clock, Fractions, Member, Pool, Tenant, Way};
 use trainyard_solver::{Limit, Status};
 
 /// Prices that may be tried before the general solver takes over.
@@ -69,6 +69,29 @@ pub fn max_min(
     let pooled = Pooled::of(problem)?;
     let found = engine.market.max_min(&pooled.pool, needs, &Limit::steps(STEPS_MAX));
     pooled.answer(problem, &found)
+}
+
+/// The same, and whatever is left after the first bottleneck shared out in the same way.
+pub fn filled(
+    problem: &Problem<'_>,
+    needs: &[f64],
+    engine: &mut Engine,
+) -> Option<(f64, Vec<f64>)> {
+    let pooled = Pooled::of(problem)?;
+    let found = engine.market.max_min_filled(&pooled.pool, needs, &Limit::steps(STEPS_MAX));
+    pooled.answer(problem, &found)
+}
+
+/// Tenants raised by their weights and their jobs inside, until nobody can gain.
+pub fn water_fill(
+    problem: &Problem<'_>,
+    (members, tenants): (&[Member], &[Tenant]),
+    engine: &mut Engine,
+) -> Option<Vec<f64>> {
+    let pooled = Pooled::of(problem)?;
+    let limit = Limit::steps(STEPS_MAX);
+    let found = engine.market.water_fill(&pooled.pool, members, tenants, &limit);
+    pooled.answer(problem, &found).map(|(_, shares)| shares)
 }
 
 /// The least worst rho.

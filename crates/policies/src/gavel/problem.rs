@@ -203,12 +203,17 @@ impl<'a> Problem<'a> {
         self.table.choices[choice].kind()
     }
 
-    /// The best way alone on each type: several ways on one type differ in distance only.
+    /// The best way alone on each type, at the size that is asked for if it can be: several ways on one type differ in
+    /// distance or in size.
     fn best_alone(&self, party: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
+        let asked = |choice: usize| {
+            f64::from(self.table.choices[choice].gpus()) == self.parties[party].gpus
+        };
+        let claim = |(choice, rate): (usize, f64)| (asked(choice) && rate > 0.0, rate);
         let mut best: Vec<(usize, f64)> = Vec::with_capacity(self.table.kinds.len());
         for (choice, rate) in self.alone(party) {
             match best.iter_mut().find(|(other, _)| self.kind(*other) == self.kind(choice)) {
-                Some(known) if known.1 < rate => *known = (choice, rate),
+                Some(known) if claim(*known) < claim((choice, rate)) => *known = (choice, rate),
                 Some(_) => {}
                 None => best.push((choice, rate)),
             }

@@ -42,6 +42,7 @@ impl Default for Settings {
 /// The partial allocation mechanism: each party's shares in the largest product of rates, times the product of all others'
 /// rates with it over that without it. O(n^2 k^3) with the structured solver; else n + 1 programs with a cone for each
 /// party.
+#[derive(Clone)]
 pub struct Proof {
     /// Whether shares are discounted.
     pub discount: bool,

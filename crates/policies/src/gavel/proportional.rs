@@ -20,6 +20,7 @@ pub const ENTRY: PolicyEntry = Entry {
 
 /// No LP: the part of its time is the same for all jobs of a weight, at most all of it; what those leave goes to the
 /// others. O(n log n + n k).
+#[derive(Clone)]
 pub struct Proportional;
 
 impl Proportional {

@@ -20,6 +20,7 @@ pub const ENTRY: PolicyEntry = Entry {
 };
 
 /// Maximises the sum of all rates over their fastest, each times the number of jobs that are not shorter. One LP.
+#[derive(Clone)]
 pub struct Shortest;
 
 impl Shortest {

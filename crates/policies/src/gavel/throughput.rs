@@ -65,6 +65,7 @@ impl Count {
 }
 
 /// Maximises the sum of all rates. One LP.
+#[derive(Clone)]
 pub struct MaxSum(pub Count);
 
 impl Goal for MaxSum {

@@ -15,6 +15,8 @@ use super::{At, add_point, is_kind, plain_name, size, skew, speed, with_points};
 use crate::{ANY_KIND, InputError, ModelProfile, Pair, Point};
 use std::collections::BTreeMap;
 
+/// What is left of a name that has no letters.
+const NAMELESS: &str = "gavel";
 const UNCONSOLIDATED: &str = "_unconsolidated";
 
 /// Reads the table into one profile for each kind of job, in order of name.
@@ -62,7 +64,7 @@ impl Job {
             }
         };
         match job.name().as_str() {
-            "gavel" => Err(InputError::wrong(at.line, at.field, key, "a name with letters")),
+            NAMELESS => Err(InputError::wrong(at.line, at.field, key, "a name with letters")),
             _ => Ok(job),
         }
     }
@@ -152,7 +154,7 @@ impl Building {
     fn finish(self) -> ModelProfile {
         let mut model = self.model;
         for ((partner, kind), kept) in self.pairs {
-            model.pairs.push(Pair { partner, kind, time_sliced: kept, mps: kept });
+            model.pairs.push(Pair { kind, ..Pair::measured(&partner, kept, kept) });
         }
         model
     }

@@ -163,7 +163,7 @@ fn invert(size: usize, columns: &[Column]) -> Option<Vec<f64>> {
             entry(a).total_cmp(&entry(b)).then(b.cmp(&a))
         })?;
         let pivot = matrix[found * size + at];
-        if !(pivot.abs() > 1e-11) {
+        if pivot.abs() <= 1e-11 || pivot.is_nan() {
             return None;
         }
         for index in 0..size {

@@ -41,8 +41,7 @@ pub(super) struct Demand {
 impl Ready {
     pub fn new(pool: &Pool) -> Ready {
         let usable = |value: f64| value.is_finite() && value > 0.0;
-        let capacity: Vec<f64> =
-            pool.capacity.iter().map(|&gpus| if usable(gpus) { gpus } else { 0.0 }).collect();
+        let capacity: Vec<f64> = (0..pool.kinds()).map(|kind| pool.capacity(kind)).collect();
         let mut ready = Ready {
             kinds: capacity.len(),
             starts: vec![0],
@@ -89,6 +88,16 @@ impl Ready {
         if start == end { 0.0 } else { self.rates[end - 1] }
     }
 
+    /// The ways of a job, in order of rate.
+    pub fn ways_of(&self, job: usize) -> std::ops::Range<usize> {
+        self.starts[job]..self.starts[job + 1]
+    }
+
+    /// The place of a way in the pool, its rate, and the parts of types it takes.
+    pub fn way(&self, way: usize) -> (usize, f64, &[(usize, f64); 2]) {
+        (self.origin[way], self.rates[way], &self.uses[way])
+    }
+
     /// The fastest rate of a job in ways that touch no type of a set.
     pub fn fastest_outside(&self, job: usize, kinds: &[bool]) -> f64 {
         let outside =
@@ -128,10 +137,11 @@ impl Ready {
         );
     }
 
-    /// The cheapest mix that gives a job a positive rate; a rate beyond its fastest counts as its fastest.
+    /// The cheapest mix that gives a job a rate, `None` if it needs nothing or has no way; a rate beyond its fastest
+    /// counts as its fastest.
     pub fn cheapest(&self, job: usize, costs: &[f64], rate: f64) -> Option<Mix> {
         let (start, end) = (self.starts[job], self.starts[job + 1]);
-        if start == end {
+        if start == end || rate <= 0.0 || rate.is_nan() {
             return None;
         }
         let rates = &self.rates[start..end];
@@ -167,9 +177,6 @@ impl Ready {
     pub fn demand(&self, costs: &[f64], needs: &[f64], slopes: &[f64]) -> Demand {
         let mut demand = Demand { cost: 0.0, slope: 0.0, usage: vec![0.0; self.kinds] };
         for job in 0..self.jobs() {
-            if !(needs[job] > 0.0) {
-                continue;
-            }
             let Some(mix) = self.cheapest(job, costs, needs[job]) else { continue };
             demand.cost += mix.cost;
             demand.slope += mix.slope.max(0.0) * slopes[job];
@@ -185,9 +192,6 @@ impl Ready {
     /// Adds a multiple of what [`Ready::demand`] counts to fractions in the order of the pool.
     pub fn spread(&self, costs: &[f64], needs: &[f64], weight: f64, fractions: &mut [f64]) {
         for (job, &need) in needs.iter().enumerate() {
-            if !(need > 0.0) {
-                continue;
-            }
             let Some(mix) = self.cheapest(job, costs, need) else { continue };
             for (way, part) in mix.low.into_iter().chain([mix.high]) {
                 fractions[self.origin[way]] += weight * part;

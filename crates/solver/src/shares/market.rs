@@ -21,12 +21,14 @@ pub struct Market {
 /// A mix may ask for this much more than there is; it is scaled down by that much in the end.
 const OVER: f64 = 1e-11;
 /// Bound on steps, whatever the limit says.
-const STEPS_MAX: u64 = 5_000;
+pub(super) const STEPS_MAX: u64 = 5_000;
+/// A search that has not come nearer for so many steps has met the end of its precision.
+pub(super) const STALLED_MAX: u64 = 200;
 
 /// Where a search ended.
 pub(super) struct Summit {
     pub level: f64,
-    /// Prices of whole types.
+    /// Prices of whole types that no higher level can be paid for at; all 0 where jobs and not GPUs are the bound.
     pub prices: Vec<f64>,
     /// Prices and their weights in the mix.
     pub mix: Vec<(Vec<f64>, f64)>,
@@ -117,11 +119,10 @@ impl Market {
     pub(super) fn climb(&mut self, ready: &Ready, path: &dyn Path, limit: &Limit) -> Summit {
         let mut search = Search::new(ready, path);
         let mut prices = ready.whole_prices(&self.prices);
-        let mut best = prices.clone();
         let mut game = Game::new(ready.kinds);
         let mut summit = Summit {
             level: 0.0,
-            prices: prices.clone(),
+            prices: vec![0.0; ready.kinds],
             mix: Vec::new(),
             over: f64::INFINITY,
             steps: 0,
@@ -131,24 +132,27 @@ impl Market {
         }
         let mut tried: Vec<Vec<f64>> = Vec::new();
         let steps_max = limit.steps.clamp(1, STEPS_MAX);
-        while summit.steps < steps_max {
+        let mut nearest = (f64::INFINITY, 0);
+        while summit.steps < steps_max && summit.steps < nearest.1 + STALLED_MAX {
             summit.steps += 1;
             let (usage, lower) = search.offer(&prices);
             tried.push(prices.clone());
             if lower {
-                best.clone_from(&prices);
+                summit.prices.clone_from(&prices);
             }
             let Some(Best { fullest, prices: next, weights }) = game.add(usage) else { break };
             summit.over = fullest - 1.0;
+            if lower || summit.over < nearest.0 {
+                nearest = (summit.over, summit.steps);
+            }
             summit.mix = weights.iter().map(|&(of, weight)| (tried[of].clone(), weight)).collect();
-            summit.prices = next.clone();
             if summit.over <= OVER {
                 break;
             }
             prices = next;
         }
         summit.level = search.level;
-        self.prices = ready.gpu_prices(&best);
+        self.prices = ready.gpu_prices(&summit.prices);
         summit
     }
 }
@@ -231,27 +235,30 @@ pub(super) fn finish(
         ready.costs(prices, &mut costs);
         ready.spread(&costs, &need, *weight, &mut fractions);
     }
+    let mut found = assembled(pool, fractions, ready.gpu_prices(&summit.prices), left_out);
+    found.level *= summit.level;
+    found.steps = summit.steps;
+    found
+}
+
+/// Fractions scaled to what there is, with the rates they give; the level is the factor of that scaling.
+pub(super) fn assembled(
+    pool: &Pool,
+    mut fractions: Vec<f64>,
+    prices: Vec<f64>,
+    left_out: Vec<usize>,
+) -> Fractions {
     let fit = fit(pool, &mut fractions);
     let status = match 1.0 - fit {
         gap if gap <= 1e-9 => Status::Proven,
         gap => Status::Feasible { gap },
     };
     let rate = |job: usize| {
-        let range = pool.starts[job]..pool.starts[job + 1];
-        range
-            .filter(|way| fractions[*way] > 0.0)
-            .map(|way| fractions[way] * pool.ways[way].rate)
-            .sum()
+        let ways = (pool.starts[job]..pool.starts[job + 1]).filter(|way| fractions[*way] > 0.0);
+        ways.fold(0.0, |sum, way| sum + fractions[way] * pool.ways[way].rate)
     };
-    Fractions {
-        status,
-        level: summit.level * fit,
-        rates: (0..pool.jobs()).map(rate).collect(),
-        of: fractions,
-        prices: ready.gpu_prices(&summit.prices),
-        left_out,
-        steps: summit.steps,
-    }
+    let rates = (0..pool.jobs()).map(rate).collect();
+    Fractions { status, level: fit, rates, of: fractions, prices, left_out, steps: 0 }
 }
 
 /// Scales fractions down to the GPUs and the time there is, and gives the factor.
@@ -259,16 +266,13 @@ fn fit(pool: &Pool, fractions: &mut [f64]) -> f64 {
     let mut usage = vec![0.0; pool.kinds()];
     let mut longest: f64 = 1.0;
     for job in 0..pool.jobs() {
-        let mut time = 0.0;
-        for way in pool.starts[job]..pool.starts[job + 1] {
-            if fractions[way] > 0.0 {
-                time += fractions[way];
-                for (kind, gpus) in pool.ways[way].uses.iter().filter(|(_, gpus)| *gpus > 0.0) {
-                    usage[*kind] += fractions[way] * gpus;
-                }
+        let parts = &fractions[pool.starts[job]..pool.starts[job + 1]];
+        longest = longest.max(parts.iter().sum());
+        for (part, way) in parts.iter().zip(pool.ways(job)).filter(|(part, _)| **part > 0.0) {
+            for (kind, gpus) in way.uses.iter().filter(|(_, gpus)| *gpus > 0.0) {
+                usage[*kind] += part * gpus;
             }
         }
-        longest = longest.max(time);
     }
     let full = usage.iter().zip(&pool.capacity).filter(|(used, _)| **used > 0.0);
     let fullest = full.map(|(used, gpus)| used / gpus).fold(longest, f64::max);

@@ -73,6 +73,12 @@ impl Pool {
         self.capacity.len()
     }
 
+    /// The GPUs of a type; 0 where their number makes no sense.
+    pub fn capacity(&self, kind: usize) -> f64 {
+        let gpus = self.capacity[kind];
+        if gpus.is_finite() { gpus.max(0.0) } else { 0.0 }
+    }
+
     /// The ways of a job.
     pub fn ways(&self, job: usize) -> &[Way] {
         &self.ways[self.starts[job]..self.starts[job + 1]]

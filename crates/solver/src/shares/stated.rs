@@ -1,5 +1,6 @@
 //! The same problem stated the general way, for an engine that knows nothing of shares.
 
+use super::pairs::{PairJob, PairPool};
 use super::pool::Pool;
 use crate::{Column, Model, Name, Row, Sense};
 
@@ -9,11 +10,8 @@ use crate::{Column, Model, Name, Row, Sense};
 /// [`Market`](super::Market) is tested and measured against.
 pub fn stated(pool: &Pool, parts: &[f64]) -> (Model, Column) {
     let mut model = Model::new(Sense::Maximise);
-    let sound = |gpus: f64| if gpus.is_finite() { gpus.max(0.0) } else { 0.0 };
     let capacity: Vec<Row> = (0..pool.kinds())
-        .map(|kind| {
-            model.row(Name("capacity", kind), f64::NEG_INFINITY, sound(pool.capacity[kind]))
-        })
+        .map(|kind| model.row(Name("capacity", kind), f64::NEG_INFINITY, pool.capacity(kind)))
         .collect();
     let mut rates = Vec::new();
     for job in 0..pool.jobs() {
@@ -33,5 +31,42 @@ pub fn stated(pool: &Pool, parts: &[f64]) -> (Model, Column) {
     }
     let parts = rates.iter().zip(parts).filter(|(_, part)| **part > 0.0);
     let level = model.column(1.0, 0.0, f64::INFINITY, parts.map(|(row, part)| (*row, -part)));
+    (model, level)
+}
+
+/// Max-min with pairs as a model, one column for each job or pair of jobs and type; the level is the last column.
+///
+/// The reference for [`max_min_pairs`](super::max_min_pairs): it grows with the square of the number of jobs.
+pub fn stated_pairs(pool: &PairPool<'_>, jobs: &[PairJob]) -> (Model, Column) {
+    let mut model = Model::new(Sense::Maximise);
+    let kinds = pool.capacity.len();
+    let capacity: Vec<Row> = (0..kinds)
+        .map(|kind| model.row(Name("capacity", kind), f64::NEG_INFINITY, pool.capacity[kind]))
+        .collect();
+    let time: Vec<Row> =
+        (0..jobs.len()).map(|job| model.row(Name("time", job), f64::NEG_INFINITY, 1.0)).collect();
+    let rates: Vec<Row> =
+        (0..jobs.len()).map(|job| model.row(Name("rate", job), 0.0, f64::INFINITY)).collect();
+    for (i, one) in jobs.iter().enumerate() {
+        for (kind, &capacity) in capacity.iter().enumerate() {
+            let gpus = pool.gpus[one.class];
+            let rate = pool.alone[one.class * kinds + kind];
+            if rate > 0.0 {
+                let entries = [(capacity, gpus), (time[i], 1.0), (rates[i], rate)];
+                model.column(0.0, 0.0, f64::INFINITY, entries);
+            }
+            for (j, other) in jobs.iter().enumerate().skip(i + 1) {
+                let (of_one, of_other) = (pool.pair)(one.class, other.class, kind);
+                if of_one > 0.0 && of_other > 0.0 {
+                    let gpus = gpus.max(pool.gpus[other.class]);
+                    let times = [(capacity, gpus), (time[i], 1.0), (time[j], 1.0)];
+                    let gained = [(rates[i], of_one), (rates[j], of_other)];
+                    model.column(0.0, 0.0, f64::INFINITY, times.into_iter().chain(gained));
+                }
+            }
+        }
+    }
+    let parts = rates.iter().zip(jobs).map(|(row, job)| (*row, -job.part));
+    let level = model.column(1.0, 0.0, f64::INFINITY, parts);
     (model, level)
 }
