@@ -473,5 +473,9 @@ fn ties_and_wild_scales_leave_the_answers_whole() {
         let close =
             (lowest / first.level - 1.0).abs() <= 1e-7 || first.left_out.len() == pool.jobs();
         assert!(close, "seed {seed}: {lowest} {}", first.level);
+        let floors: Vec<f64> = first.rates.iter().map(|rate| rate * 0.9).collect();
+        let sum =
+            Market::new().max_sum(&pool, &case.rates, &floors, &LIMIT).expect("they can be kept");
+        assert_eq!(sum.status, Status::Proven, "seed {seed}");
     }
 }

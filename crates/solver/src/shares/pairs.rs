@@ -74,7 +74,7 @@ const GROUPS_MAX: usize = 400;
 /// A gap up to this counts as none.
 const GAP_PROVEN: f64 = 1e-6;
 /// How far rows of rates are moved apart, so that they do not all bound the first steps at once.
-const APART: f64 = 1e-9;
+const APART: f64 = 1e-10;
 
 /// Makes the lowest ratio of rate and part as large as it can be when jobs may share GPUs two by two.
 ///
