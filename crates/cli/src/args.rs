@@ -4,7 +4,9 @@ mod profile;
 pub mod store;
 pub mod trace;
 
-pub use profile::{CheckArgs, ImportArgs, ListArgs, ProfileCommand, ProfileFormat, ShowArgs};
+pub use profile::{
+    CheckArgs, CompleteArgs, ImportArgs, ListArgs, ProfileCommand, ProfileFormat, ShowArgs,
+};
 
 use crate::failure::{EXIT_CODES, Failure};
 use clap::error::ErrorKind;
@@ -228,6 +230,9 @@ pub struct WorldArgs {
     /// How long a decision takes: fixed=50ms,per-job=10us, or one span [default: no time].
     #[arg(long, value_name = "COST")]
     pub decision_cost: Option<String>,
+    /// Measure only jobs FROM..TO in order of arrival, such as 4000..5000; the run ends when they are over.
+    #[arg(long, value_name = "FROM..TO")]
+    pub measure: Option<String>,
     /// How often running jobs save, so that a failure loses no more [default: 30m].
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub checkpoint_every: Option<String>,
@@ -329,6 +334,8 @@ pub enum Preset {
     Muri,
     /// Pollux (OSDI'21): decisions every minute, 30 s for each start, whole seconds, exact sizes.
     Pollux,
+    /// Gavel (OSDI'20): rounds that end with the slowest, free preemption, whole steps, exact sizes.
+    Gavel,
 }
 
 impl Preset {
@@ -339,6 +346,7 @@ impl Preset {
             Preset::Tiresias => Semantics::Tiresias,
             Preset::Muri => Semantics::Muri,
             Preset::Pollux => Semantics::Pollux,
+            Preset::Gavel => Semantics::Gavel,
         }
     }
 }

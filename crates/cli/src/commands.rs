@@ -30,6 +30,7 @@ pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Trace(command) => trace::run(&command, output),
         Command::Profile(ProfileCommand::Import(args)) => profile::import(&args, output),
         Command::Profile(ProfileCommand::Check(args)) => profile::check(&args, output),
+        Command::Profile(ProfileCommand::Complete(args)) => profile::complete(&args, output),
         Command::Profile(ProfileCommand::List(args)) => profile::list(&args, output),
         Command::Profile(ProfileCommand::Show(args)) => profile::show(&args, output),
         Command::Store(command) => store::run(&command, output),

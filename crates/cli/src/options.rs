@@ -6,8 +6,9 @@ use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use trainyard_engine::Trigger;
 use trainyard_framework::RawSettings;
-use trainyard_sim::{DecisionCost, FailureModel, Options, Rounding};
+use trainyard_sim::{DecisionCost, Distance, FailureModel, Options, Rounding, Window};
 use trainyard_types::Span;
+use trainyard_workload::Workload;
 
 /// The largest seed: settings are TOML, whose integers have a sign.
 pub const SEED_MAX: u64 = i64::MAX as u64;
@@ -29,10 +30,17 @@ pub fn read(args: &WorldArgs, seed: u64) -> Result<Options, Failure> {
             sigma.ok_or_else(|| Failure::flag("--estimate-error", text, expected))?;
     }
     if let Some(text) = &args.round {
-        options.trigger = Trigger::Clock(span("--round", text)?);
+        let round = span("--round", text)?;
+        options.trigger = match options.trigger {
+            Trigger::Barrier(_) => Trigger::Barrier(round),
+            Trigger::Events | Trigger::Clock(_) => Trigger::Clock(round),
+        };
     }
     if let Some(text) = &args.checkpoint_every {
         options.checkpoint_every = span("--checkpoint-every", text)?;
+    }
+    if let Some(text) = &args.measure {
+        options.measured = Some(window(text)?);
     }
     if let Some(text) = &args.failures {
         options.failures = Some(failures(text)?);
@@ -48,6 +56,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
     let trigger = match options.trigger {
         Trigger::Events => "at every event".to_owned(),
         Trigger::Clock(every) => format!("every {every}"),
+        Trigger::Barrier(round) => format!("when the slowest has done its part of {round}"),
     };
     let failures = match options.failures {
         None => "none".to_owned(),
@@ -57,19 +66,53 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
     let rounding = match options.rounding {
         Rounding::Exact => "exact",
         Rounding::WholeSeconds => "whole seconds",
+        Rounding::WholeSteps => "whole steps",
+    };
+    let distance = match options.distance {
+        Distance::Counts => "counts",
+        Distance::Ignored => "ignored",
+    };
+    let measured = match options.measured {
+        None => "all jobs".to_owned(),
+        Some(Window { from, to }) => format!("{from}..{to}"),
     };
     [
         ("semantics", args.semantics.semantics().name().to_owned()),
         ("decisions", trigger),
         ("costs", options.costs.to_string()),
         ("rounding", rounding.to_owned()),
+        ("distance", distance.to_owned()),
         ("estimate-error", options.estimate_error.to_string()),
         ("decision-cost", format!("fixed={fixed},per-job={per_job}")),
         ("failures", failures),
         ("checkpoint-every", options.checkpoint_every.to_string()),
+        ("measured", measured),
     ]
     .map(|(key, value)| (key.to_owned(), value))
     .to_vec()
+}
+
+/// The jobs that `--measure` names: the first is left out of what comes before, the last belongs to it.
+fn window(text: &str) -> Result<Window, Failure> {
+    let expected =
+        "FROM..TO with numbers of jobs, such as 4000..5000 for the thousand after the first 4000";
+    let refused = || Failure::flag("--measure", text, expected);
+    let (from, to) = text.split_once("..").ok_or_else(refused)?;
+    let number = |part: &str| part.trim().parse::<u32>().map_err(|_| refused());
+    let window = Window { from: number(from)?, to: number(to)? };
+    if window.from < window.to { Ok(window) } else { Err(refused()) }
+}
+
+/// Refuses to measure jobs that there are not.
+pub fn refuse_window(options: &Options, workload: &Workload) -> Result<(), Failure> {
+    let jobs = workload.jobs.len();
+    match options.measured {
+        Some(Window { from, to }) if to as usize > jobs => {
+            let expected = format!("at most {jobs}, the number of jobs of `{}`", workload.name);
+            Err(Failure::flag("--measure", &format!("{from}..{to}"), expected))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A whole number from 0 to `most`.

@@ -2,19 +2,23 @@
 
 use crate::args::{GivenArgs, StageArgs, WorldArgs};
 use crate::failure::Failure;
-use crate::{choice, files, given, options, trainings};
+use crate::given::{self, Given};
+use crate::{choice, files, options, trainings};
 use clap::ValueEnum;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use trainyard_framework::nearest;
 use trainyard_profile::Catalog;
+use trainyard_profile::import::gavel;
 use trainyard_profile::import::pollux::Authors;
 use trainyard_report::Summary;
 use trainyard_report::column::{COLUMNS, Column};
-use trainyard_sim::{JobOutcome, Quiet, simulate};
+use trainyard_sim::{JobOutcome, Outcome, Quiet, simulate};
 
-const TEXT: &str = include_str!("../data/reproduce.toml");
+/// One file for each family of publications.
+const TEXTS: [&str; 2] =
+    [include_str!("../data/reproduce.toml"), include_str!("../data/reproduce_gavel.toml")];
 
 /// All that can be redone.
 #[derive(Debug, Deserialize)]
@@ -34,8 +38,25 @@ pub struct Table {
     /// Where the expected values come from.
     pub source: String,
     semantics: String,
+    #[serde(default)]
     format: String,
     cluster: String,
+    /// Too long to be run with all others: it must be named.
+    #[serde(default)]
+    pub by_hand: bool,
+    /// Whether each run is repeated in our own semantics.
+    #[serde(default = "yes")]
+    native: bool,
+    /// Gavel's table of speeds, for models of the trace.
+    speeds: Option<String>,
+    /// Laws of the generator, instead of a trace.
+    #[serde(default)]
+    generate: Vec<String>,
+    /// Seeds of the generator: the mean over them is what was published.
+    #[serde(default)]
+    seeds: Vec<u64>,
+    /// The jobs that are measured, in order of arrival; all if not given.
+    measure: Option<String>,
     /// The placer; by default the policy's own.
     place: Option<String>,
     /// Measured trainings that its jobs follow.
@@ -48,6 +69,8 @@ pub struct Table {
     each_job: bool,
     #[serde(default)]
     measures: Vec<(String, String)>,
+    /// What one unit of the golden is in ours: 3600 for hours.
+    unit: Option<f64>,
     relative: Option<f64>,
     absolute: Option<f64>,
     /// Its runs.
@@ -86,6 +109,24 @@ pub struct Row {
     /// Where the jobs of this run stand in the golden of jobs.
     #[serde(default)]
     jobs: Vec<String>,
+    /// A golden of jobs for this run alone.
+    golden_jobs: Option<String>,
+    /// Whether each of its jobs must end in the published second; as in its table if not given.
+    each_job: Option<bool>,
+    /// Laws of the generator for this run, after those of its table.
+    #[serde(default)]
+    generate: Vec<String>,
+}
+
+/// Where the jobs of one simulation come from.
+#[derive(Copy, Clone)]
+enum Jobs<'a> {
+    Trace(&'a str),
+    Seed(u64),
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What a run came to.
@@ -117,9 +158,13 @@ pub struct Redone {
 
 /// All tables.
 pub fn tables() -> Result<Vec<Table>, Failure> {
-    let all: Result<Published, _> = toml::from_str(TEXT);
-    let all = all.map_err(|error| Failure::Operation(format!("the embedded tables: {error}")))?;
-    Ok(all.table)
+    let mut tables = Vec::new();
+    for text in TEXTS {
+        let all: Result<Published, _> = toml::from_str(text);
+        let broken = |error| Failure::Operation(format!("the embedded tables: {error}"));
+        tables.extend(all.map_err(broken)?.table);
+    }
+    Ok(tables)
 }
 
 /// The table of a name.
@@ -152,10 +197,13 @@ impl Table {
         let own_name = row.policy.split(':').next().unwrap_or(&row.policy);
         let native = row.native.as_deref().unwrap_or(own_name);
         let ours = self.simulate_all(row, data, (&row.policy, &self.semantics))?;
-        let native = self.simulate_all(row, data, (native, "native"))?;
+        let native = match self.native {
+            true => self.simulate_all(row, data, (native, "native"))?,
+            false => Vec::new(),
+        };
         let mut redone = Vec::new();
         if !theirs.is_empty() {
-            redone.extend(self.by_job(row, &theirs, (&ours[0], &native[0])));
+            redone.extend(self.by_job(row, &theirs, (&ours[0], native.first())));
         }
         for (column, paper) in expected {
             let value = mean_of(column, &ours).unwrap_or(f64::NAN);
@@ -173,10 +221,18 @@ impl Table {
         Ok(redone)
     }
 
-    /// Runs each trace of a row; there is at least one.
+    /// Runs each trace or seed of a row; there is at least one.
     fn simulate_all(&self, row: &Row, data: &Path, how: (&str, &str)) -> Result<Vec<Run>, Failure> {
-        let traces = row.traces();
-        traces.into_iter().map(|trace| self.simulate(row, &data.join(trace), data, how)).collect()
+        self.jobs(row).into_iter().map(|jobs| self.simulate(row, jobs, data, how)).collect()
+    }
+
+    /// What a row is run on.
+    fn jobs<'a>(&'a self, row: &'a Row) -> Vec<Jobs<'a>> {
+        match (row.traces.is_empty(), row.trace.is_empty()) {
+            (false, _) => row.traces.iter().map(|trace| Jobs::Trace(trace)).collect(),
+            (true, false) => vec![Jobs::Trace(&row.trace)],
+            (true, true) => self.seeds.iter().map(|seed| Jobs::Seed(*seed)).collect(),
+        }
     }
 
     /// How far from a published value ours may be.
@@ -189,7 +245,7 @@ impl Table {
         &self,
         row: &Row,
         theirs: &BTreeMap<String, f64>,
-        (ours, native): (&Run, &Run),
+        (ours, native): (&Run, Option<&Run>),
     ) -> Vec<Redone> {
         let mean = |run: &Run| {
             let times = theirs.keys().map(|job| run.jobs.get(job).copied().unwrap_or(f64::NAN));
@@ -209,7 +265,7 @@ impl Table {
                 measure: "jct_mean_s",
                 paper,
                 ours: mean(ours),
-                native: Some(mean(native)),
+                native: native.map(mean),
                 within: (mean(ours) - paper).abs() <= self.allowed(paper),
             },
             Redone {
@@ -217,15 +273,16 @@ impl Table {
                 measure: "jobs_equal",
                 paper: count,
                 ours: equal(ours),
-                native: Some(equal(native)),
-                within: !self.each_job || equal(ours) == count,
+                native: native.map(equal),
+                within: !row.each_job.unwrap_or(self.each_job) || equal(ours) == count,
             },
         ]
     }
 
     /// The published completion times of a run, by name of the job; empty if the table has none.
     fn expected_jobs(&self, row: &Row, data: &Path) -> Result<BTreeMap<String, f64>, Failure> {
-        let Some(golden) = &self.golden_jobs else { return Ok(BTreeMap::new()) };
+        let golden = row.golden_jobs.as_ref().or(self.golden_jobs.as_ref());
+        let Some(golden) = golden else { return Ok(BTreeMap::new()) };
         let path = data.join(golden);
         let broken = |what: String| Failure::Operation(format!("{}: {what}", path.display()));
         let text = files::read_text(&path)?;
@@ -246,6 +303,13 @@ impl Table {
     /// The built-in models and the measured trainings of the table.
     fn catalog(&self, data: &Path) -> Result<Catalog, Failure> {
         let mut catalog = Catalog::builtin();
+        if let Some(path) = self.speeds.as_ref().map(|path| data.join(path)) {
+            let models = gavel::read(&files::read_text(&path)?);
+            let models = models.map_err(|fault| Failure::input(path.display(), fault))?;
+            for model in models {
+                catalog.add(model);
+            }
+        }
         if let Some(Folder { authors, folder, queries }) = &self.trainings {
             let queries = queries.as_ref().map(|path| data.join(path));
             let unknown = || Failure::flag("reproduce", authors, "known authors of trainings");
@@ -283,8 +347,9 @@ impl Table {
                 for (ours, theirs) in &self.measures {
                     let text = record.get(at(theirs)?).unwrap_or("");
                     let value = text.trim().parse();
-                    let value = value.map_err(|_| broken(format!("`{theirs}` is `{text}`")))?;
-                    values.push((column(ours)?, value));
+                    let value: f64 =
+                        value.map_err(|_| broken(format!("`{theirs}` is `{text}`")))?;
+                    values.push((column(ours)?, value * self.unit.unwrap_or(1.0)));
                 }
                 return Ok(values);
             }
@@ -295,23 +360,19 @@ impl Table {
     fn simulate(
         &self,
         row: &Row,
-        trace: &Path,
+        jobs: Jobs<'_>,
         data: &Path,
         (policy, semantics): (&str, &str),
     ) -> Result<Run, Failure> {
         let unknown = |value: &str| Failure::flag("reproduce", value, "a known name");
-        let mut policy = policy.to_owned();
+        let seed = match jobs {
+            Jobs::Trace(_) => 1,
+            Jobs::Seed(seed) => seed,
+        };
+        let mut policy = policy.replace("{seed}", &seed.to_string());
         if let Some((key, file)) = row.samples.as_ref().filter(|_| policy.contains(':')) {
             policy.push_str(&format!(",{key}=[{}]", first_column(&data.join(file))?.join(",")));
         }
-        let given = GivenArgs {
-            cluster: Some(self.cluster.clone()),
-            trace: Some(trace.to_path_buf()),
-            format: self.format.clone(),
-            generate: None,
-            profiles: Vec::new(),
-            seed: "1".to_owned(),
-        };
         let world = WorldArgs {
             semantics: ValueEnum::from_str(semantics, true).map_err(|_| unknown(semantics))?,
             costs: None,
@@ -320,14 +381,17 @@ impl Table {
             failures: None,
             decision_cost: None,
             checkpoint_every: None,
+            measure: self.measure.clone(),
         };
         let place = self.place.clone().filter(|_| semantics == self.semantics);
         let stages = StageArgs { place, admit: None, tune: Vec::new(), sets: Vec::new() };
-        let given = given::load_with(&given, self.catalog(data)?)?;
-        let options = options::read(&world, 1)?;
+        let given = given::load_with(&self.given(row, jobs, data), self.catalog(data)?)?;
+        let options = options::read(&world, seed)?;
+        options::refuse_window(&options, &given.workload)?;
         let entrant = choice::entrant_alone(&policy, &stages, world.semantics.semantics())?;
         let pipeline = entrant.selection.build().map_err(|error| Failure::config("", error))?;
         let outcome = simulate(&given.workload, &given.cluster, pipeline, &options, &mut Quiet);
+        refuse_dry(row, &given, &outcome)?;
         let time = |one: &JobOutcome| {
             let submitted = given.workload.jobs[one.job.index()].job.submitted;
             (given.workload.label(one.job), one.ended.since(submitted).as_secs_f64())
@@ -337,19 +401,47 @@ impl Table {
             summary: Summary::new(&given.workload, &given.cluster, &outcome),
         })
     }
+
+    /// The jobs and the cluster of one simulation.
+    fn given(&self, row: &Row, jobs: Jobs<'_>, data: &Path) -> GivenArgs {
+        let (trace, generate, seed) = match jobs {
+            Jobs::Trace(trace) => (Some(data.join(trace)), None, 1),
+            Jobs::Seed(seed) => {
+                let laws = self.generate.iter().chain(&row.generate).cloned().collect();
+                (None, Some(laws), seed)
+            }
+        };
+        GivenArgs {
+            cluster: Some(self.cluster.clone()),
+            trace,
+            format: if self.format.is_empty() { "auto".to_owned() } else { self.format.clone() },
+            generate,
+            profiles: Vec::new(),
+            seed: seed.to_string(),
+        }
+    }
 }
 
-impl Row {
-    fn traces(&self) -> Vec<&str> {
-        match self.traces.is_empty() {
-            true => vec![&self.trace],
-            false => self.traces.iter().map(String::as_str).collect(),
+/// Refuses a steady state that was none: arrivals must go on until the last measured job is over.
+fn refuse_dry(row: &Row, given: &Given, outcome: &Outcome) -> Result<(), Failure> {
+    let last = given.workload.jobs.last().map(|one| one.job.submitted);
+    match last {
+        Some(last) if outcome.measured.is_some() && outcome.ended > last => {
+            let short = outcome.ended.since(last);
+            Err(Failure::Operation(format!(
+                "{}: the last job comes {short} before the measured ones are over; state more `jobs`",
+                row.name
+            )))
         }
+        _ => Ok(()),
     }
 }
 
 /// The mean of a measure over runs; nothing if one of them has no such value.
 fn mean_of(column: &Column, runs: &[Run]) -> Option<f64> {
+    if runs.is_empty() {
+        return None;
+    }
     let values: Option<Vec<f64>> = runs.iter().map(|run| (column.value)(&run.summary)).collect();
     values.map(|values| values.iter().sum::<f64>() / values.len() as f64)
 }
@@ -387,9 +479,13 @@ mod tests {
                 let sources = [!row.expected.is_empty(), !row.key.is_empty(), !row.jobs.is_empty()];
                 assert_eq!(sources.iter().filter(|one| **one).count(), 1, "{}", row.name);
                 assert_eq!(table.golden.is_some(), !row.key.is_empty(), "{}", row.name);
-                assert_ne!(row.trace.is_empty(), row.traces.is_empty(), "{}", row.name);
+                let is_drawn = !(table.generate.is_empty() && row.generate.is_empty());
+                let jobs = [is_drawn, !row.trace.is_empty(), !row.traces.is_empty()];
+                assert_eq!(jobs.iter().filter(|one| **one).count(), 1, "{}", row.name);
+                assert_eq!(is_drawn, !table.seeds.is_empty(), "{}", row.name);
                 assert!(row.jobs.is_empty() || row.traces.is_empty(), "{}", row.name);
-                assert_eq!(table.golden_jobs.is_some(), !row.jobs.is_empty(), "{}", row.name);
+                let of_jobs = table.golden_jobs.is_some() || row.golden_jobs.is_some();
+                assert_eq!(of_jobs, !row.jobs.is_empty(), "{}", row.name);
             }
         }
     }

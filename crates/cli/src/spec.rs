@@ -8,6 +8,7 @@ use trainyard_workload::Spec;
 pub const LAWS_HELP: &str = "\
 Laws (--set KEY=VALUE here, or after --generate elsewhere):
   jobs, seed, tenants      numbers
+  like                     laws | gavel-single | gavel-multiple: the generator of others, with per-hour or at-once
   load, per-hour           arrivals: a part of the cluster, or jobs an hour; arrival=at-once for all at time zero
   daily                    how strongly arrivals follow the time of day, 0 to 0.95
   duration                 gavel | elasticflow | philly | log-normal:median=40m,sigma=1.5 | exponential:mean=1h
@@ -19,6 +20,7 @@ Laws (--set KEY=VALUE here, or after --generate elsewhere):
 
 Examples:
   trainyard trace generate --jobs 1000 --load 0.85 --cluster '16x8 a100' --out jobs.csv
+  trainyard trace generate --like gavel-single --per-hour 5.6 --jobs 10000 --seed 0 --out gavel.csv
   trainyard trace generate --jobs 100000 --duration philly --set daily=0.5 --set deadline_share=0.2 --out big.jsonl.gz";
 
 /// A spec from pairs on top of another one. `flag` is where they were given.

@@ -112,6 +112,7 @@ impl Cell {
             scale_load(&mut given, load)?;
         }
         let options = options::read(&self.world, self.seed)?;
+        options::refuse_window(&options, &given.workload)?;
         Ok(Ready { given, entrant: self.entrant()?, options })
     }
 

@@ -35,6 +35,7 @@ pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
         Reason::Overload { demand, allowed } => {
             format!("jobs that ask for {demand} GPUs are admitted, and the policy allows {allowed}")
         }
+        Reason::NoSpeed => "no usable speed is known for it on any type of GPU".to_owned(),
         Reason::NeverFits { need, most } => {
             format!("needs {need} GPUs, and there could never be more than {most} for it")
         }

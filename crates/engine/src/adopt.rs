@@ -3,8 +3,8 @@
 use crate::engine::Engine;
 use crate::think::{Thought, think};
 use std::sync::Arc;
-use trainyard_framework::{Cx, Pipeline, Shortage, Snapshot, used_permille};
-use trainyard_types::{Allocation, Decision, End, Fault, JobId, Phase, Span, Time};
+use trainyard_framework::{Cx, Pipeline, Seen, Shortage, Snapshot, used_permille};
+use trainyard_types::{Allocation, Decision, End, Fault, JobId, Phase, Quality, Span, Time};
 
 /// How many faults are kept as samples.
 const FAULT_SAMPLES_MAX: usize = 16;
@@ -13,6 +13,7 @@ impl Engine {
     /// Asks the policy, or the plain order while the policy fails, and adopts the answer.
     pub(crate) fn decide(&mut self, at: Time, pipeline: &mut Pipeline) {
         self.wants_decision = false;
+        self.round_over = false;
         self.wake_at = None;
         self.notes.clear();
         self.state_mut().usage_half_life = pipeline.usage_half_life;
@@ -33,14 +34,13 @@ impl Engine {
         }
         match decision {
             Some(decision) => {
-                let seen = self.state.changed.len();
+                let seen = self.state.seen();
                 self.adopt_seen(at, decision, seen);
             }
             None => {
                 // The plan is kept; what changed was seen, so a policy's index must start anew.
-                let state = self.state_mut();
-                state.decisions += 1;
-                state.changed.clear();
+                let seen = self.state.seen();
+                self.state_mut().decided(seen);
             }
         }
         self.wake_to_retry();
@@ -71,16 +71,18 @@ impl Engine {
 
     /// Adopts a decision that was taken on a snapshot: it is checked against what is known by now.
     pub fn adopt(&mut self, at: Time, decision: Decision, snapshot: &Snapshot) {
-        self.adopt_seen(at, decision, snapshot.state.changed.len());
+        self.adopt_seen(at, decision, snapshot.state.seen());
     }
 
-    /// Takes what may be taken, gives what still fits, drops and counts the rest. The policy has seen the first
-    /// `seen` changes; later ones are left for its next turn.
-    pub(crate) fn adopt_seen(&mut self, at: Time, decision: Decision, seen: usize) {
+    /// Takes what may be taken, gives what still fits, drops and counts the rest. What the policy has not seen is left
+    /// for its next turn.
+    pub(crate) fn adopt_seen(&mut self, at: Time, decision: Decision, seen: Seen) {
         self.stats.decisions += 1;
-        let state = self.state_mut();
-        state.decisions += 1;
-        state.changed.drain(..seen.min(state.changed.len()));
+        self.state_mut().decided(seen);
+        if decision.quality == Quality::Fallback {
+            // The policy went on with what it knew, which is an answer, and still something went wrong.
+            self.stats.policy_errors += 1;
+        }
         for fault in decision.faults {
             self.fault(fault);
         }

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::think::{Thought, admission, think};
 use std::sync::Arc;
-use trainyard_framework::{Cx, Pipeline, Snapshot, State};
+use trainyard_framework::{Cx, Pipeline, Seen, Snapshot, State};
 use trainyard_types::{JobId, Span, Time, Verdict};
 
 /// All that a policy is told, frozen, to be thought about anywhere.
@@ -71,6 +71,7 @@ impl Engine {
             return None;
         }
         self.wants_decision = false;
+        self.round_over = false;
         self.wake_at = None;
         if self.state.usage_half_life != half_life {
             self.state_mut().usage_half_life = half_life;
@@ -92,7 +93,7 @@ impl Engine {
         self.asked = false;
         self.notes.clear();
         let again = self.wants_decision;
-        let seen = question.snapshot.state.changed.len();
+        let seen = question.snapshot.state.seen();
         match thought {
             Thought::Decided(mut decision) => {
                 self.policy_failures = 0;
@@ -130,11 +131,9 @@ impl Engine {
         self.state_mut().decisions += 2;
     }
 
-    fn without_decision(&mut self, at: Time, seen: usize) {
+    fn without_decision(&mut self, at: Time, seen: Seen) {
         self.policy_failed(at);
-        let state = self.state_mut();
-        state.decisions += 1;
-        state.changed.drain(..seen.min(state.changed.len()));
+        self.state_mut().decided(seen);
         if self.policy_failing() {
             self.decide_plainly(at);
         }
@@ -149,7 +148,7 @@ impl Engine {
         let mut cx = Cx::new(self.setup.seed, self.state.decisions, self.setup.work_max);
         if let Some(decision) = self.ask_plain(at, &mut cx) {
             self.notes.clear();
-            let seen = self.state.changed.len();
+            let seen = self.state.seen();
             self.adopt_seen(at, decision, seen);
         }
         self.wake_to_retry();

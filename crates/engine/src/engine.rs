@@ -42,6 +42,8 @@ pub struct Engine {
     pub(crate) notes: BTreeMap<JobId, Reason>,
     pub(crate) wake_at: Option<Time>,
     pub(crate) wants_decision: bool,
+    /// Whether the host said so since the last decision.
+    pub(crate) round_over: bool,
     pub(crate) outbox: Vec<Action>,
     /// Jobs that are over and not yet asked for.
     pub(crate) over: Vec<(Live, End)>,
@@ -122,11 +124,13 @@ impl Engine {
         beliefs: Arc<dyn Beliefs>,
         setup: Setup,
     ) -> Engine {
+        let mut state = State::new(Arc::clone(&cluster), tenants);
+        state.keeps_rounds = matches!(setup.trigger, Trigger::Barrier(_));
         Engine {
             free: Free::new(&cluster),
             real: Occupancy::new(&cluster),
             machines: Machines::new(&cluster),
-            state: Arc::new(State::new(cluster, tenants)),
+            state: Arc::new(state),
             beliefs,
             setup,
             timers: BTreeSet::new(),
@@ -142,6 +146,7 @@ impl Engine {
             notes: BTreeMap::new(),
             wake_at: None,
             wants_decision: false,
+            round_over: false,
             outbox: Vec::new(),
             over: Vec::new(),
             stats: Stats::default(),
@@ -174,6 +179,7 @@ impl Engine {
             Event::NodeDrained(node) => self.node_drained(node),
             Event::GpuLost(gpu) => self.gpu_lost(at, gpu),
             Event::GpuBack(gpu) => self.gpu_back(gpu),
+            Event::RoundOver => self.round_over = true,
             Event::PoolChanged(node, pool) => {
                 self.free.set_pool(node, pool);
                 self.wants_decision = true;
@@ -225,6 +231,7 @@ impl Engine {
         let wake = match self.setup.trigger {
             Trigger::Events => self.wake_at,
             Trigger::Clock(span) => self.is_busy().then(|| next_multiple(self.state.now, span)),
+            Trigger::Barrier(_) => self.wake_at.filter(|_| self.state.granted.is_empty()),
         };
         [timer, wake].into_iter().flatten().min()
     }
@@ -300,8 +307,10 @@ impl Engine {
     }
 
     pub(crate) fn decision_due(&self, at: Time) -> bool {
+        let called = self.wants_decision || self.wake_at.is_some_and(|time| time <= at);
         match self.setup.trigger {
-            Trigger::Events => self.wants_decision || self.wake_at.is_some_and(|time| time <= at),
+            Trigger::Events => called,
+            Trigger::Barrier(_) => self.round_over || (called && self.state.granted.is_empty()),
             Trigger::Clock(span) => at.0.is_multiple_of(span.0.max(1)) && self.is_busy(),
         }
     }

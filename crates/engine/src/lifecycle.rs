@@ -244,7 +244,9 @@ impl Engine {
             self.leave_queue(job);
             let Some(live) = self.state_mut().jobs[job.index()].take() else { continue };
             assert!(live.state.held.is_none(), "{job} is over but still holds GPUs");
-            self.state_mut().changed.push(job);
+            let state = self.state_mut();
+            state.changed.push(job);
+            state.ended.push((job, at));
             self.blocked.remove(&job);
             self.stranded.remove(&job);
             self.requeued.remove(&job);

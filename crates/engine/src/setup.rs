@@ -12,6 +12,9 @@ pub enum Trigger {
     Events,
     /// Only at multiples of a span.
     Clock(Span),
+    /// When the host says that a round is over, and when something changed while nothing runs. A round is meant to
+    /// take this long; it is over when the slowest has done its part.
+    Barrier(Span),
 }
 
 /// A node that fails often is left alone for a while.

@@ -134,6 +134,8 @@ pub enum Family {
     Share,
     /// Turns on the same GPUs.
     TimeSlicing,
+    /// Fractions of time as the answer to an optimisation.
+    Optimiser,
     /// Placers.
     Placer,
     /// Gates.

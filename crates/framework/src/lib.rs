@@ -54,9 +54,12 @@ pub use offer::{Answer, Offer, Outcome, used_permille};
 pub use policy::{Cx, Knowledge, Needs, Pipeline, Place, Policy, PolicyError, Tune};
 pub use rank::{Key, Rank, wanted};
 pub use ranked::{Fill, Mode, Ranked};
-pub use rounds::{Choice, RateTable, Rounds, Shares, TimeShare};
+pub use rounds::{
+    AsIf, Blind, Choice, Cleaned, Length, Mechanism, Menu, Only, Pairs, Pop, RateTable,
+    RoundSettings, Rounds, Shares, Shuffler, TimeShare,
+};
 pub use score::{Greedy, Ground, Score};
 pub use settings::{ConfigError, RawSettings, defaults, nearest};
-pub use state::{Live, State, Usage};
+pub use state::{Live, Seen, State, Usage};
 pub use trainyard_profile::ChangeCost;
 pub use view::{Beliefs, JobRef, Snapshot, View};

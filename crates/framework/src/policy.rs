@@ -97,6 +97,14 @@ pub enum PolicyError {
         /// Of which job.
         job: JobId,
     },
+    /// It made a number of shares of time that is not the number of choices.
+    #[error("{found} shares of time came back for {expected} choices")]
+    WrongShares {
+        /// How many choices there are.
+        expected: usize,
+        /// How many shares came.
+        found: usize,
+    },
     /// It ran out of its limit.
     #[error("the limit of {work_max} units of work was used up")]
     OutOfWork {

@@ -50,6 +50,13 @@ impl Usage {
     }
 }
 
+/// How many entries of [`State::changed`] and [`State::ended`] a decision has seen.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    changed: usize,
+    ended: usize,
+}
+
 /// Everything the engine knows. Written by the engine alone; policies see it through a [`crate::View`].
 #[derive(Clone, Debug)]
 pub struct State {
@@ -80,8 +87,12 @@ pub struct State {
     pub demand: u64,
     /// Jobs that changed since the last decision, in the order they did, possibly more than once.
     pub changed: Vec<JobId>,
+    /// Jobs that ended since the last decision, and when, in that order.
+    pub ended: Vec<(JobId, Time)>,
     /// How many decisions were taken.
     pub decisions: u64,
+    /// Whether the host keeps rounds, so that each decision begins one.
+    pub keeps_rounds: bool,
     /// When the newest event happened.
     pub now: Time,
 }
@@ -111,7 +122,9 @@ impl State {
             unadmitted: IdSet::default(),
             demand: 0,
             changed: Vec::new(),
+            ended: Vec::new(),
             decisions: 0,
+            keeps_rounds: false,
             now: Time::ZERO,
         }
     }
@@ -124,6 +137,18 @@ impl State {
     /// A job that is not over, to be written.
     pub fn live_mut(&mut self, job: JobId) -> Option<&mut Live> {
         self.jobs.get_mut(job.index()).and_then(Option::as_mut).map(Arc::make_mut)
+    }
+
+    /// How much of what happened a decision has seen that is taken on this state.
+    pub fn seen(&self) -> Seen {
+        Seen { changed: self.changed.len(), ended: self.ended.len() }
+    }
+
+    /// A decision was taken that has seen so much.
+    pub fn decided(&mut self, seen: Seen) {
+        self.decisions += 1;
+        self.changed.drain(..seen.changed.min(self.changed.len()));
+        self.ended.drain(..seen.ended.min(self.ended.len()));
     }
 
     /// The first tenant on the way to the top whose ceiling `extra` thousandths more would pass.

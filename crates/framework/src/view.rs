@@ -23,6 +23,11 @@ pub trait Beliefs: Send + Sync {
         None
     }
 
+    /// A number that changes with every change of a speed, or nothing if that cannot be told.
+    fn version(&self) -> Option<u64> {
+        None
+    }
+
     /// The same beliefs once more, to be thought on while these go on learning.
     fn copied(&self) -> Arc<dyn Beliefs>;
 
@@ -122,6 +127,21 @@ impl<'a> View<'a> {
         &self.state.changed
     }
 
+    /// Jobs that ended since the last decision, and when.
+    pub fn ended(&self) -> &'a [(JobId, Time)] {
+        &self.state.ended
+    }
+
+    /// Whether the host keeps rounds, so that each decision begins one.
+    pub fn keeps_rounds(&self) -> bool {
+        self.state.keeps_rounds
+    }
+
+    /// Whether the policy declared that it must know speeds, so that [`View::rate`] answers at all.
+    pub fn shows_rates(&self) -> bool {
+        self.needs.rates
+    }
+
     /// The number of this decision; a policy whose memory is older than one decision starts anew.
     pub fn decision(&self) -> u64 {
         self.state.decisions
@@ -138,6 +158,11 @@ impl<'a> View<'a> {
             return None;
         }
         self.beliefs.rate(job.spec, on)
+    }
+
+    /// A number that changes with every change of what is believed about speeds, or nothing if that cannot be told.
+    pub fn beliefs_version(&self) -> Option<u64> {
+        self.beliefs.version()
     }
 
     /// What a change of placement would cost.

@@ -1,12 +1,13 @@
 //! Gandiva's time slicing: jobs have a home, more of them than its GPUs hold, and take turns there.
 
 use crate::prelude::*;
+use crate::turns::{Turns, able};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound;
-use trainyard_types::{Allocation, Shape, Want};
+use trainyard_types::{Shape, Want};
 
 /// The row in the registry.
 pub const ENTRY: PolicyEntry = Entry {
@@ -53,8 +54,7 @@ type Over = FxHashMap<NodeId, Vec<JobId>>;
 
 /// O(nodes) for an arrival, O(running + lines) for the end of a turn while jobs wait.
 struct Gandiva {
-    quantum: Span,
-    overhead: f64,
+    turn: Turns,
     migrate: bool,
     valid_for: Option<u64>,
     homes: FxHashMap<JobId, Seat>,
@@ -143,7 +143,8 @@ impl Gandiva {
             let home = masks.map(|(node, mask)| (*node, mask.count_ones())).collect();
             let start = job.state.last_start.filter(|_| job.state.held.is_some());
             let ends = self
-                .multiple_after(start.unwrap_or(view.now) + self.least_turn(job, planned, view));
+                .turn
+                .multiple_after(start.unwrap_or(view.now) + self.turn.least(job, planned, view));
             self.turns.insert((ends, id));
             self.settle(id, Seat { home, size, fraction, place: Place::Running(ends) });
         } else if state.waiting.contains(id) {
@@ -201,37 +202,20 @@ impl Gandiva {
         Some(seat)
     }
 
-    /// How long a turn lasts at least, so that the change pays; for ever if the job may not be stopped.
-    fn least_turn(&self, job: JobRef<'_>, planned: &Allocation, view: &View<'_>) -> Span {
-        if !job.spec.preemptible {
-            return Span::MAX;
-        }
-        let config = planned.config(view.cluster());
-        let cost = view.change(job, None, Some(&config)).start
-            + view.change(job, Some(&config), None).save;
-        let pays = cost.scaled(1.0 / self.overhead);
-        Span(self.quantum.0 / 2).max(pays).max(job.spec.min_run)
-    }
-
     /// When the next turn ends, of those that run and those that were just granted; nothing if nobody waits for it.
     fn next_turn(&self, granted: &[JobId], view: &View<'_>, offer: &Offer<'_>) -> Option<Time> {
         let later = (Bound::Excluded((view.now, JobId(u32::MAX))), Bound::Unbounded);
         let mut next = self.turns.range(later).next().map_or(Time::NEVER, |(time, _)| *time);
         for id in granted {
             if let (Some(plan), Some(job)) = (offer.plan(*id), view.job(*id)) {
-                next = next.min(self.multiple_after(view.now + self.least_turn(job, plan, view)));
+                next =
+                    next.min(self.turn.multiple_after(view.now + self.turn.least(job, plan, view)));
             }
         }
         let stopped = |(_, id): &(Time, JobId)| offer.plan(*id).is_none();
         let left_out = self.waiting > granted.len()
             || self.turns.range(..=(view.now, JobId(u32::MAX))).any(stopped);
         (left_out && next != Time::NEVER).then_some(next)
-    }
-
-    /// The next multiple of the quantum; never if there is none.
-    fn multiple_after(&self, time: Time) -> Time {
-        let turns = time.0.div_ceil(self.quantum.0);
-        turns.checked_mul(self.quantum.0).map_or(Time::NEVER, Time)
     }
 
     /// Those without a home look again, a few at a time: a node may be back.
@@ -374,20 +358,6 @@ fn on_many_nodes(want: &Want, mut nodes: Vec<Able>) -> Option<Home> {
     (rest == 0 && within).then_some(home)
 }
 
-/// GPUs of a node in service that a job could use, were it alone there.
-fn able(want: &Want, id: NodeId, view: &View<'_>, free: &Free) -> u32 {
-    let node = view.cluster().node(id);
-    let memory = view.cluster().kinds[node.kind.index()].memory_mib;
-    let wrong_pool = want.pool.is_some_and(|pool| free.pool(id) != pool);
-    if !want.accepts(node.kind) || wrong_pool || (memory > 0 && memory < want.gpu_memory_mib) {
-        return 0;
-    }
-    let by_host = |has: u32, each: u32| if has == 0 || each == 0 { u32::MAX } else { has / each };
-    let by_cpus = by_host(u32::from(node.cpus), u32::from(want.cpus_per_gpu));
-    let by_memory = by_host(node.memory_mib, want.memory_mib_per_gpu);
-    free.up(id).count_ones().min(by_cpus).min(by_memory)
-}
-
 impl Policy for Gandiva {
     fn allocate(
         &mut self,
@@ -431,8 +401,7 @@ fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
         return Err(ENTRY.bad_value("quantum", quantum, "at least a second"));
     }
     let policy = Gandiva {
-        quantum,
-        overhead,
+        turn: Turns { quantum, overhead },
         migrate,
         valid_for: None,
         homes: FxHashMap::default(),

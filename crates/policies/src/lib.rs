@@ -42,18 +42,23 @@ mod prelude;
 pub mod registry;
 
 // One policy each.
+pub mod allox;
 pub mod conservative;
 pub mod easy;
 pub mod elas;
 pub mod fair_share;
 pub mod fifo;
 pub mod gandiva;
+pub mod gandiva_fair;
+pub mod gavel;
+pub mod gavel_fifo;
 pub mod gittins;
 pub mod las;
 pub mod priority;
 pub mod sjf;
 pub mod srsf;
 pub mod srtf;
+pub mod themis;
 pub mod tiresias;
 
 // Gates.
@@ -63,3 +68,4 @@ pub mod load;
 mod alike;
 mod backfill;
 mod timeline;
+mod turns;

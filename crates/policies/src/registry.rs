@@ -1,8 +1,8 @@
 //! The one table that makes policies, placers, gates and tuners exist.
 
 use crate::{
-    conservative, easy, elas, fair_share, fifo, gandiva, gittins, las, load, place, priority, sjf,
-    srsf, srtf, tiresias,
+    allox, conservative, easy, elas, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo,
+    gittins, las, load, place, priority, sjf, srsf, srtf, themis, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -10,18 +10,32 @@ use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 /// workload by mean completion time, and stands for it, see [`representatives`].
 pub const POLICIES: &[&PolicyEntry] = &[
     &fifo::ENTRY,
+    &gavel_fifo::ENTRY,
     &easy::ENTRY,
     &conservative::ENTRY,
     &srsf::ENTRY,
     &srtf::ENTRY,
     &sjf::ENTRY,
+    &allox::ENTRY,
     &gittins::ENTRY,
     &tiresias::ENTRY,
     &las::ENTRY,
     &elas::ENTRY,
     &fair_share::ENTRY,
     &priority::ENTRY,
+    &themis::ENTRY,
     &gandiva::ENTRY,
+    &gavel::max_min::ENTRY,
+    &gavel::finish_time::ENTRY,
+    &gavel::makespan::ENTRY,
+    &gavel::shortest::ENTRY,
+    &gavel::throughput::ENTRY,
+    &gavel::cost::ENTRY,
+    &gavel::hierarchy::ENTRY,
+    &gavel::proof::ENTRY,
+    &gavel::isolated::ENTRY,
+    &gavel::proportional::ENTRY,
+    &gandiva_fair::ENTRY,
 ];
 
 /// One policy of each family, in the order of the table: what `compare` shows by default.

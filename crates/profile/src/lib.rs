@@ -11,6 +11,7 @@
 //! - [`speeds`], with `curve` behind it: what follows from it between and beyond the measured points.
 //! - [`training`]: measured trainings, whose speed follows batch size and epoch.
 //! - [`kinds`]: general facts about types of GPU, for models that were never measured on one.
+//! - [`complete`]: speeds of pairs that were not measured, from those that were.
 //! - [`cost`]: the price of a change.
 //! - [`profile_file`]: users' own profiles as TOML, in and out.
 //! - [`import`]: published tables of speeds, read into profiles.
@@ -20,6 +21,7 @@
 
 pub mod batches;
 pub mod catalog;
+pub mod complete;
 pub mod cost;
 mod curve;
 pub mod document;

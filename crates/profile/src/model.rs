@@ -34,6 +34,8 @@ pub struct ModelProfile {
     pub resizes_in_place: bool,
     /// Its speed beside others on the same GPU.
     pub pairs: Vec<Pair>,
+    /// Types and numbers of GPUs on which it was tried and does not fit.
+    pub unfit: Vec<(String, u32)>,
     /// A measured training, whose speed follows its batch size and changes by epoch; the points are then its means.
     pub training: Option<Arc<Training>>,
     /// Its speed by host CPUs and memory, by number of GPUs, ascending.
@@ -59,6 +61,7 @@ impl ModelProfile {
             start: SizeCost::flat(START_DEFAULT),
             resizes_in_place: false,
             pairs: Vec::new(),
+            unfit: Vec::new(),
             training: None,
             host: Vec::new(),
             stages: Vec::new(),
@@ -95,15 +98,27 @@ pub struct Point {
     pub rate: f64,
 }
 
-/// A model's speed beside one other on the same GPU, as a part of its speed alone.
+/// A model's speed beside one other on the same GPU, as a part of its speed alone; 0 if they do not fit together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
     /// The other's name.
     pub partner: String,
+    /// The type of GPU, or [`ANY_KIND`] for those that have no pair of their own.
+    pub kind: String,
     /// When both take turns.
     pub time_sliced: f64,
     /// When both run at once under MPS.
     pub mps: f64,
+    /// Whether it was estimated from other pairs ([`crate::complete`]) instead of measured.
+    pub estimated: bool,
+}
+
+impl Pair {
+    /// What was measured beside a partner, on whatever type: under time slicing, and under MPS.
+    pub fn measured(partner: &str, time_sliced: f64, mps: f64) -> Pair {
+        let (partner, kind) = (partner.to_owned(), ANY_KIND.to_owned());
+        Pair { partner, kind, time_sliced, mps, estimated: false }
+    }
 }
 
 /// How long one iteration keeps each resource busy, for policies that let jobs take turns on them.

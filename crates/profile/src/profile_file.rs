@@ -91,7 +91,7 @@ pub fn write<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> String {
     text
 }
 
-const MODEL_KEYS: [&str; 15] = [
+const MODEL_KEYS: [&str; 16] = [
     "name",
     "source",
     "memory_mib",
@@ -103,6 +103,7 @@ const MODEL_KEYS: [&str; 15] = [
     "resizes_in_place",
     "point",
     "pair",
+    "unfit",
     "training",
     "host",
     "stage",
@@ -139,6 +140,11 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
     for pair in section.sections("pair")? {
         model.pairs.push(read_pair(&pair)?);
     }
+    for unfit in section.sections("unfit")? {
+        unfit.allow(&["kind", "gpus"])?;
+        let gpus = unfit.needed_whole("gpus", 1..=65_536)? as u32;
+        model.unfit.push((read_kind(&unfit)?, gpus));
+    }
     if let Some(training) = section.section("training")? {
         let training = read_training(&training)?;
         let kinds = training.times.kinds();
@@ -170,11 +176,7 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
 
 fn read_point(section: &Section<'_, '_>, others: &[Point]) -> Result<Point, InputError> {
     section.allow(&["kind", "gpus", "nodes", "rate"])?;
-    let kind = section.needed_text("kind")?.to_lowercase();
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if !kind.chars().all(plain) {
-        return Err(section.unknown("kind", kinds::KINDS.iter().map(|kind| kind.name)));
-    }
+    let kind = read_kind(section)?;
     let gpus = section.needed_whole("gpus", 1..=65_536)?;
     let nodes = section.whole("nodes", 1..=gpus)?.unwrap_or(1);
     let rate = section
@@ -194,8 +196,22 @@ fn read_point(section: &Section<'_, '_>, others: &[Point]) -> Result<Point, Inpu
     Ok(point)
 }
 
+/// The name of a type of GPU.
+fn read_kind(section: &Section<'_, '_>) -> Result<String, InputError> {
+    let kind = section.needed_text("kind")?.to_lowercase();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if !kind.chars().all(plain) {
+        return Err(section.unknown("kind", kinds::KINDS.iter().map(|kind| kind.name)));
+    }
+    Ok(kind)
+}
+
 fn read_pair(section: &Section<'_, '_>) -> Result<Pair, InputError> {
-    section.allow(&["partner", "time_sliced", "mps"])?;
+    section.allow(&["partner", "kind", "time_sliced", "mps", "estimated"])?;
+    let kind = match section.text("kind")? {
+        Some(_) => read_kind(section)?,
+        None => ANY_KIND.to_owned(),
+    };
     let time_sliced = section.real("time_sliced", 0.0..=2.0)?;
     let mps = section.real("mps", 0.0..=2.0)?;
     let Some(either) = time_sliced.or(mps) else {
@@ -203,8 +219,10 @@ fn read_pair(section: &Section<'_, '_>) -> Result<Pair, InputError> {
     };
     Ok(Pair {
         partner: section.needed_text("partner")?.to_owned(),
+        kind,
         time_sliced: time_sliced.unwrap_or(either),
         mps: mps.unwrap_or(either),
+        estimated: section.flag("estimated")?.unwrap_or(false),
     })
 }
 
@@ -306,12 +324,18 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
         )?;
     }
     for pair in &model.pairs {
-        let Pair { partner, time_sliced, mps } = pair;
-        let partner = quoted(partner);
-        writeln!(
-            text,
-            "[[model.pair]]\npartner = {partner}\ntime_sliced = {time_sliced:?}\nmps = {mps:?}"
-        )?;
+        let Pair { partner, kind, time_sliced, mps, estimated } = pair;
+        writeln!(text, "[[model.pair]]\npartner = {}", quoted(partner))?;
+        if kind != ANY_KIND {
+            writeln!(text, "kind = {}", quoted(kind))?;
+        }
+        writeln!(text, "time_sliced = {time_sliced:?}\nmps = {mps:?}")?;
+        if *estimated {
+            writeln!(text, "estimated = true")?;
+        }
+    }
+    for (kind, gpus) in &model.unfit {
+        writeln!(text, "[[model.unfit]]\nkind = {}\ngpus = {gpus}", quoted(kind))?;
     }
     if let Some(training) = &model.training {
         write_training(text, training)?;

@@ -8,12 +8,12 @@ use crate::batches::{Batches, rate_at};
 use crate::cost::{ChangeCost, CostModel};
 use crate::curve::{Cell, Curve, power_of, source_kind};
 use crate::host::{self, HostTable};
-use crate::model::SizeCost;
+use crate::model::{ANY_KIND, SizeCost};
 use crate::training::Site;
 use crate::{Catalog, ModelProfile, Pace, Training};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use trainyard_types::{Cluster, Config, ModelId, Rate, Span, Tier, Work};
+use trainyard_types::{Cluster, Config, GpuType, ModelId, Rate, Span, Tier, Work};
 
 /// Sizes up to this are tabulated; beyond it the last slope goes on.
 const TABLE_MAX: u32 = 512;
@@ -52,6 +52,8 @@ pub struct Speeds {
     /// How many halvings of bandwidth lie between a rack and the core.
     core_halvings: f64,
     sharing: Sharing,
+    /// Whether speeds are as if all GPUs were as close as they were when they were measured.
+    close: bool,
     costs: CostModel,
 }
 
@@ -81,8 +83,10 @@ struct Moves {
     save: SizeCost,
     start: SizeCost,
     in_place: bool,
-    /// By partner, ascending: time-sliced and MPS.
-    pairs: Vec<(ModelId, f64, f64)>,
+    /// By partner and type, ascending, what holds on any type first: time-sliced and MPS.
+    pairs: Vec<(ModelId, Option<GpuType>, f64, f64)>,
+    /// Types and numbers of GPUs on which it does not fit.
+    unfit: Vec<(GpuType, u32)>,
     host: Vec<HostTable>,
     batches: Option<Box<BoundBatches>>,
 }
@@ -115,9 +119,13 @@ impl Speeds {
                 })
                 .collect(),
             trained: catalog.iter().map(|(_, model)| Trained::new(model, cluster)).collect(),
-            moves: catalog.iter().map(|(id, model)| Moves::new((id, model), catalog)).collect(),
+            moves: catalog
+                .iter()
+                .map(|(id, model)| Moves::new((id, model), catalog, cluster))
+                .collect(),
             core_halvings: libm::log2(ratio).max(0.0),
             sharing: Sharing::default(),
+            close: false,
             costs: CostModel::default(),
         }
     }
@@ -134,6 +142,12 @@ impl Speeds {
         self
     }
 
+    /// The same, as if all GPUs of a job were always as close as they were when they were measured.
+    pub fn without_distance(mut self) -> Speeds {
+        self.close = true;
+        self
+    }
+
     /// Steps per second; `None` without a GPU, or for a model that has no speed.
     ///
     /// Of a measured training it is the mean over all its epochs, at the batch of the config or at the best one.
@@ -142,7 +156,16 @@ impl Speeds {
     /// Another batch than the profile's own, and more or fewer host CPUs and memory than usual, change it as the
     /// profile says; a profile that says nothing about them is not changed by them.
     /// A share caps its speed; partners slow it by the product of the measured pairs; the lower of both holds.
+    /// Nothing is the answer where the model was tried and does not fit.
     pub fn rate(&self, model: ModelId, config: &Config) -> Option<Rate> {
+        let unfit = &self.moves.get(model.index())?.unfit;
+        let fits = |kind: &GpuType| !unfit.contains(&(*kind, config.gpus));
+        config.kinds.iter().all(|(kind, _)| fits(kind)).then(|| self.forced(model, config))?
+    }
+
+    /// Steps per second, of a model that does not fit too: whoever puts it there anyhow sees what lies between its
+    /// other sizes.
+    fn forced(&self, model: ModelId, config: &Config) -> Option<Rate> {
         let moves = self.moves.get(model.index())?;
         let on_gpus = match (config.batch, &moves.batches) {
             (Some(batch), Some(batches)) => self.at_batch(batches, batch, config)?,
@@ -177,10 +200,11 @@ impl Speeds {
             return Some(rate.rate.0 * self.across(model, config)?);
         }
         let moves = self.moves.get(model.index())?;
+        let nodes = if self.close { 1 } else { config.nodes };
         let mut slowest = f64::INFINITY;
         for (kind, _) in &config.kinds {
             let bound = self.bound.get(model.index() * self.kinds + kind.index())?.as_ref()?;
-            slowest = slowest.min(bound.rate(config.gpus, config.nodes, moves.spread));
+            slowest = slowest.min(bound.rate(config.gpus, nodes, moves.spread));
         }
         if slowest == f64::INFINITY {
             return None;
@@ -192,7 +216,7 @@ impl Speeds {
     /// without a measured training.
     pub fn pace(&self, model: ModelId, config: &Config, done: Work) -> Option<Pace> {
         let Some(trained) = self.trained(model).filter(|_| config.gpus > 0) else {
-            return self.rate(model, config).map(|rate| Pace { rate, until: None });
+            return self.forced(model, config).map(|rate| Pace { rate, until: None });
         };
         let pace =
             trained.slowest(config, |training, site| training.pace(site, config.batch, done))?;
@@ -215,7 +239,7 @@ impl Speeds {
     fn across(&self, model: ModelId, config: &Config) -> Option<f64> {
         let moves = self.moves.get(model.index())?;
         let mut kept = 1.0;
-        if config.tier == Tier::Core && self.core_halvings > 0.0 {
+        if config.tier == Tier::Core && !self.close && self.core_halvings > 0.0 {
             kept *= libm::pow(moves.spread, self.core_halvings);
         }
         Some(kept)
@@ -251,28 +275,33 @@ impl Speeds {
         self.moves.get(model.index()).and_then(|moves| moves.skew)
     }
 
-    /// The part of its speed a model keeps beside one partner on the same GPU.
-    pub fn pair(&self, model: ModelId, partner: ModelId) -> f64 {
+    /// The part of its speed a model keeps beside one partner on the same GPU of a type.
+    pub fn pair(&self, model: ModelId, partner: ModelId, kind: GpuType) -> f64 {
         match self.moves.get(model.index()) {
-            Some(moves) => self.pair_of(moves, partner),
+            Some(moves) => self.pair_of(moves, partner, Some(kind)),
             None => self.sharing.part_default(),
         }
     }
 
-    fn pair_of(&self, moves: &Moves, partner: ModelId) -> f64 {
-        match moves.pairs.binary_search_by_key(&partner, |pair| pair.0) {
-            Ok(index) => match self.sharing {
-                Sharing::TimeSliced => moves.pairs[index].1,
-                Sharing::Mps => moves.pairs[index].2,
+    /// What was measured on the type, else what holds on any, else the usual part.
+    fn pair_of(&self, moves: &Moves, partner: ModelId, kind: Option<GpuType>) -> f64 {
+        let find = |kind: Option<GpuType>| {
+            moves.pairs.binary_search_by_key(&(partner, kind), |pair| (pair.0, pair.1)).ok()
+        };
+        match find(kind).or_else(|| find(None)) {
+            Some(index) => match self.sharing {
+                Sharing::TimeSliced => moves.pairs[index].2,
+                Sharing::Mps => moves.pairs[index].3,
             },
-            Err(_) => self.sharing.part_default(),
+            None => self.sharing.part_default(),
         }
     }
 
     /// The part of its speed a job keeps by its share and its partners.
     fn part(&self, moves: &Moves, config: &Config) -> f64 {
+        let kind = config.kind();
         let beside: f64 =
-            config.partners.iter().map(|partner| self.pair_of(moves, *partner)).product();
+            config.partners.iter().map(|partner| self.pair_of(moves, *partner, kind)).product();
         match config.permille {
             0 | 1000.. => beside,
             share => beside.min(f64::from(share) / 1000.0),
@@ -347,13 +376,22 @@ impl Cell {
 }
 
 impl Moves {
-    fn new((id, model): (ModelId, &ModelProfile), catalog: &Catalog) -> Moves {
-        let mut pairs: Vec<(ModelId, f64, f64)> = model
+    fn new((id, model): (ModelId, &ModelProfile), catalog: &Catalog, cluster: &Cluster) -> Moves {
+        let mut pairs: Vec<(ModelId, Option<GpuType>, f64, f64)> = model
             .pairs
             .iter()
-            .filter_map(|pair| Some((catalog.find(&pair.partner)?, pair.time_sliced, pair.mps)))
+            .filter_map(|pair| {
+                let kind = match pair.kind.as_str() {
+                    ANY_KIND => None,
+                    name => Some(cluster.kind(name)?),
+                };
+                Some((catalog.find(&pair.partner)?, kind, pair.time_sliced, pair.mps))
+            })
             .collect();
-        pairs.sort_by_key(|pair| pair.0);
+        pairs.sort_by_key(|pair| (pair.0, pair.1));
+        let unfit =
+            model.unfit.iter().filter_map(|(name, gpus)| Some((cluster.kind(name)?, *gpus)));
+        let unfit = unfit.collect();
         let batches = model.batches.clone().map(|stated| {
             let find = |(batch, name): &(u32, String)| Some((*batch, catalog.find(name)?));
             let mut models: Vec<(u32, ModelId)> = stated.others.iter().filter_map(find).collect();
@@ -369,6 +407,7 @@ impl Moves {
             start: model.start.clone(),
             in_place: model.resizes_in_place,
             pairs,
+            unfit,
             host: model.host.clone(),
             batches,
         }

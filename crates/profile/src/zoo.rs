@@ -166,7 +166,7 @@ fn h200_pairs(entry: (&str, &str, &str), sliced: &[Row], mps: &[Row]) -> Vec<Pai
         if let (Some(time_sliced), Some(mps)) =
             (h200_beside(entry, partner, sliced), h200_beside(entry, partner, mps))
         {
-            pairs.push(Pair { partner: h200_name(partner), time_sliced, mps });
+            pairs.push(Pair::measured(&h200_name(partner), time_sliced, mps));
         }
     }
     pairs

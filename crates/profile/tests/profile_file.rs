@@ -97,8 +97,12 @@ prop_compose! {
         };
         ModelProfile {
             points, scaling, spread, skew, save: cost,
-            pairs: pair.map(|(time_sliced, mps)| Pair { partner: "x".to_owned(), time_sliced, mps })
+            pairs: pair.map(|(time_sliced, mps)| Pair {
+                kind: if time_sliced < 1.0 { "any" } else { "k1" }.to_owned(), estimated: mps > 1.0,
+                ..Pair::measured("x", time_sliced, mps)
+            })
                 .into_iter().collect(),
+            unfit: if at { vec![("k7".to_owned(), 3)] } else { Vec::new() },
             host: host.map(|(part, memory)| HostTable {
                 gpus: 2,
                 cpus: vec![0.5, 3.0],

@@ -59,7 +59,8 @@ struct Crowd {
 impl Crowd {
     fn new(workload: &Workload, outcome: &Outcome) -> Crowd {
         // Jobs are sorted by submission; those that were never over stay to the end.
-        let mut ends: Vec<Time> = outcome.jobs.iter().map(|one| one.ended).collect();
+        let mut ends: Vec<Time> =
+            outcome.jobs.iter().chain(&outcome.beside).map(|one| one.ended).collect();
         ends.sort_unstable();
         let mut ends = ends.into_iter().peekable();
         let mut begins = workload.jobs.iter().map(|one| one.job.submitted).peekable();

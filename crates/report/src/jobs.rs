@@ -51,7 +51,7 @@ impl<'a, W: Write> JobsCsv<'a, W> {
     pub fn add(&mut self, policy: &str, outcome: &Outcome) -> io::Result<()> {
         let rho = rhos(self.workload, self.gpus, outcome, &self.ideal);
         let mut over = outcome.jobs.iter().zip(rho).peekable();
-        for one in &self.workload.jobs {
+        for one in self.workload.jobs.iter().filter(|one| outcome.measures(one.job.id)) {
             let job = &one.job;
             let mut row = vec![
                 SCHEMA_VERSION.to_string(),

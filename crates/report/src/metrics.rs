@@ -12,7 +12,7 @@ use trainyard_workload::Workload;
 /// The measures of a run. Means and quantiles are over jobs that finished.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// Jobs of the workload.
+    /// Jobs of the workload, or those of them that count.
     pub jobs: u64,
     /// Jobs that did all their work.
     pub finished: u64,
@@ -165,7 +165,7 @@ impl Summary {
         let price = |index: usize| cluster.kinds.get(index).map_or(0.0, |kind| kind.price_per_hour);
         let by_kind = outcome.gpu_seconds_by_kind.iter().enumerate();
         Summary {
-            jobs: workload.jobs.len() as u64,
+            jobs: (outcome.jobs.len() + outcome.unfinished.len()) as u64,
             finished: outcome.finished().count() as u64,
             ended_otherwise: count_ends(outcome),
             unfinished: outcome.unfinished.len() as u64,
@@ -309,7 +309,7 @@ fn count_ends(outcome: &Outcome) -> Ends {
 
 fn deadlines(workload: &Workload, outcome: &Outcome) -> Option<Deadlines> {
     let mut sum = Deadlines::default();
-    for one in &workload.jobs {
+    for one in workload.jobs.iter().filter(|one| outcome.measures(one.job.id)) {
         if let Some((_, worth)) = one.job.worth.first() {
             sum.total += 1;
             sum.worth_possible += worth;

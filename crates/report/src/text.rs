@@ -11,7 +11,7 @@ pub fn job_table(workload: &Workload, outcome: &Outcome) -> String {
     let mut rows =
         vec![["job", "submitted", "started", "ended", "how", "restarts"].map(str::to_owned)];
     let mut over = outcome.jobs.iter().peekable();
-    for one in &workload.jobs {
+    for one in workload.jobs.iter().filter(|one| outcome.measures(one.job.id)) {
         let job = &one.job;
         let never = || "-".to_owned();
         rows.push(match over.next_if(|end| end.job == job.id) {

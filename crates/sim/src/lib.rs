@@ -6,7 +6,7 @@
 //!
 //! - [`simulate`]: the loop, in `run`.
 //! - [`Options`], [`Semantics`]: how time, costs, estimates and failures behave; presets of published simulators.
-//! - `world`, `queue`, `failures`: what happens and when.
+//! - `world`, `tasks`, `queue`, `failures`: what happens and when.
 //! - `estimates`: what policies are told about sizes, with a stated error.
 //! - [`Outcome`]: what came of it.
 
@@ -17,9 +17,12 @@ mod outcome;
 mod queue;
 mod run;
 mod series;
+mod tasks;
 mod world;
 
-pub use options::{Charge, DecisionCost, FailureModel, Options, Rounding, Semantics};
+pub use options::{
+    Charge, DecisionCost, Distance, FailureModel, Options, Rounding, Semantics, Window,
+};
 pub use outcome::{JobOutcome, Outcome};
 pub use run::{Observer, Quiet, simulate};
 pub use series::{Point, Series};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use trainyard_engine::{Setup, Trigger};
 use trainyard_profile::CostModel;
-use trainyard_types::{Event, Span, Time};
+use trainyard_types::{Event, JobId, Span, Time};
 
 /// When the cost of starting a job is paid.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -28,6 +28,20 @@ pub enum Rounding {
     /// An end that is rounded back onto the moment of a decision is seen by the next one only, a microsecond late:
     /// those simulators find it when they step on from that decision.
     WholeSeconds,
+    /// Each round to whole steps: Gavel's own simulator. A job does as many as fit into the round and then waits for
+    /// the slowest. Only where rounds end at a barrier ([`Trigger::Barrier`]); elsewhere nothing is rounded.
+    WholeSteps,
+}
+
+/// Whether it matters how far apart the GPUs of a job are.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Distance {
+    /// It does, as the profile says.
+    #[default]
+    Counts,
+    /// A job runs as if its GPUs were as close as they were when it was measured: Gavel's own simulator.
+    Ignored,
 }
 
 /// How long a decision takes.
@@ -48,6 +62,24 @@ pub struct FailureModel {
     pub repair: Span,
 }
 
+/// Jobs that count, by their place in the order of arrival; the run ends when they are over.
+///
+/// What comes before fills the cluster, what comes after keeps it filled.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Window {
+    /// So many jobs come before.
+    pub from: u32,
+    /// So many jobs have come when the last of the window has.
+    pub to: u32,
+}
+
+impl Window {
+    /// Whether a job counts.
+    pub fn contains(self, job: JobId) -> bool {
+        (self.from..self.to).contains(&job.0)
+    }
+}
+
 /// The settings of a run. Everything that two published simulators do differently is one of them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Options {
@@ -62,6 +94,8 @@ pub struct Options {
     pub charge: Charge,
     /// To what the ends of epochs and of jobs are rounded.
     pub rounding: Rounding,
+    /// Whether it matters how far apart GPUs are.
+    pub distance: Distance,
     /// The error of what policies are told about sizes: the standard deviation of its logarithm; 0 is exact.
     pub estimate_error: f64,
     /// How long a decision takes.
@@ -70,6 +104,8 @@ pub struct Options {
     pub failures: Option<FailureModel>,
     /// How often a running job saves, so that a failure loses only what came after.
     pub checkpoint_every: Span,
+    /// The jobs that count; all if not given.
+    pub measured: Option<Window>,
     /// Things that happen at set times: losses, repairs, cancellations.
     #[serde(skip)]
     pub injected: Vec<(Time, Event)>,
@@ -85,10 +121,12 @@ impl Default for Options {
             costs: CostModel::Profile,
             charge: Charge::PerStart,
             rounding: Rounding::Exact,
+            distance: Distance::Counts,
             estimate_error: 0.3,
             decision_cost: DecisionCost::default(),
             failures: None,
             checkpoint_every: Span::secs(1800),
+            measured: None,
             injected: Vec::new(),
             setup: Setup::default(),
         }
@@ -108,12 +146,20 @@ pub enum Semantics {
     Muri,
     /// The simulator of Pollux (OSDI'21): decisions every minute, 30 s for each start, whole seconds.
     Pollux,
+    /// The simulator of Gavel (OSDI'20): rounds of six minutes that end with the slowest, free preemption, whole
+    /// steps, exact sizes, no loss by distance.
+    Gavel,
 }
 
 impl Semantics {
     /// All presets.
-    pub const ALL: [Semantics; 4] =
-        [Semantics::Native, Semantics::Tiresias, Semantics::Muri, Semantics::Pollux];
+    pub const ALL: [Semantics; 5] = [
+        Semantics::Native,
+        Semantics::Tiresias,
+        Semantics::Muri,
+        Semantics::Pollux,
+        Semantics::Gavel,
+    ];
 
     /// The name used on the command line and in scenarios.
     pub fn name(self) -> &'static str {
@@ -122,6 +168,7 @@ impl Semantics {
             Semantics::Tiresias => "tiresias",
             Semantics::Muri => "muri",
             Semantics::Pollux => "pollux",
+            Semantics::Gavel => "gavel",
         }
     }
 
@@ -144,6 +191,14 @@ impl Semantics {
                 estimate_error: 0.0,
                 ..ours
             },
+            Semantics::Gavel => Options {
+                trigger: Trigger::Barrier(Span::secs(360)),
+                costs: CostModel::Free,
+                rounding: Rounding::WholeSteps,
+                distance: Distance::Ignored,
+                estimate_error: 0.0,
+                ..ours
+            },
         }
     }
 
@@ -154,8 +209,19 @@ impl Semantics {
         match self {
             Semantics::Native => &[],
             Semantics::Tiresias => &[REFILL, REQUEUE, ("jump", "tiresias-code", None)],
-            Semantics::Muri => &[REFILL, REQUEUE, ("jump", "muri-code", None)],
+            Semantics::Muri => &[
+                REFILL,
+                REQUEUE,
+                ("jump", "muri-code", None),
+                ("form", "muri-code", Some("hidden")),
+            ],
             Semantics::Pollux => &[("mode", "recount", None)],
+            Semantics::Gavel => &[
+                ("rounds", "gavel", None),
+                ("solver", "interior", Some("rounds")),
+                ("reference", "v100", Some("rounds")),
+                ("count", "steps", Some("rounds")),
+            ],
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What came of a run.
 
+use crate::options::Window;
 use crate::series::Series;
 use serde::Serialize;
 use trainyard_engine::Stats;
@@ -31,15 +32,19 @@ pub struct JobOutcome {
 /// What came of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Jobs that are over, by id.
+    /// Jobs that are over and count, by id.
     pub jobs: Vec<JobOutcome>,
-    /// Jobs that were never over: the policy does not serve them, or they cannot run.
+    /// Jobs that count and were never over: the policy does not serve them, or they cannot run.
     pub unfinished: Vec<JobId>,
+    /// Jobs that are over and do not count, by id: those before and after the measured ones.
+    pub beside: Vec<JobOutcome>,
+    /// The jobs that count; all if not given.
+    pub measured: Option<Window>,
     /// When the first job was submitted.
     pub started: Time,
     /// When the last job was over.
     pub ended: Time,
-    /// GPU time held by jobs, in GPU-seconds.
+    /// GPU time held by jobs, in GPU-seconds: of those that are over, and of all where only some are measured.
     pub gpu_seconds_held: f64,
     /// The same by type of GPU; a job that moved between types counts by the time it spent on each.
     pub gpu_seconds_by_kind: Vec<f64>,
@@ -60,6 +65,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether a job counts.
+    pub fn measures(&self, job: JobId) -> bool {
+        self.measured.is_none_or(|window| window.contains(job))
+    }
+
     /// The time from the first submission to the last end.
     pub fn makespan(&self) -> Span {
         self.ended.since(self.started)

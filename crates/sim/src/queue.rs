@@ -23,6 +23,8 @@ pub(crate) enum Future {
     Repair { node: NodeId },
     /// The n-th injected event.
     Injected { index: u32 },
+    /// The slowest has done its part of a round; void if that was worked out anew since.
+    Barrier { number: u32 },
     /// A batch of actions takes effect.
     Act { batch: u32 },
 }

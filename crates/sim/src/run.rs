@@ -2,7 +2,7 @@
 
 use crate::estimates::Estimates;
 use crate::failures::Failures;
-use crate::options::{DecisionCost, Options};
+use crate::options::{DecisionCost, Distance, Options};
 use crate::outcome::{JobOutcome, Outcome};
 use crate::queue::Future;
 use crate::series::{Point, Series};
@@ -57,6 +57,8 @@ struct Simulation<'a> {
     next_submission: usize,
     delayed: Vec<Vec<Action>>,
     jobs: Vec<JobOutcome>,
+    /// Jobs that count and are not over.
+    left: usize,
     series: Series,
     by_kind: Vec<f64>,
     /// The bucket of the series at which the mean waiting gang was last taken, and that mean.
@@ -74,6 +76,10 @@ impl<'a> Simulation<'a> {
         options: &'a Options,
     ) -> Simulation<'a> {
         let speeds = Speeds::new(&workload.catalog, cluster).with_costs(options.costs);
+        let speeds = match options.distance {
+            Distance::Counts => speeds,
+            Distance::Ignored => speeds.without_distance(),
+        };
         let speeds = Arc::new(speeds);
         let exact = pipeline.needs.work_left == Knowledge::Exact;
         let error = if exact { 0.0 } else { options.estimate_error };
@@ -104,6 +110,7 @@ impl<'a> Simulation<'a> {
             next_submission: 0,
             delayed: Vec::new(),
             jobs: Vec::with_capacity(workload.jobs.len()),
+            left: measured_of(workload, options),
             series: Series::new(start),
             by_kind: vec![0.0; cluster.kinds.len()],
             gang: (u64::MAX, 0.0),
@@ -114,9 +121,12 @@ impl<'a> Simulation<'a> {
     }
 
     fn run(mut self, observer: &mut dyn Observer) -> Outcome {
-        while self.jobs.len() < self.workload.jobs.len() {
-            let Some(at) = self.next_moment() else { break };
-            self.moment(at, observer);
+        while self.left > 0 {
+            match self.next_moment() {
+                Some(at) => self.moment(at, observer),
+                None if self.idle_round(observer) => {}
+                None => break,
+            }
             self.steps += 1;
             if self.steps.is_multiple_of(PROGRESS_EVERY) {
                 observer.progress(self.jobs.len());
@@ -130,6 +140,18 @@ impl<'a> Simulation<'a> {
         let submission = self.workload.jobs.get(self.next_submission).map(|one| one.job.submitted);
         let known = [submission, self.world.next_time(), self.engine.due()];
         known.into_iter().flatten().min()
+    }
+
+    /// Nothing is to come though jobs wait: where rounds are kept, an empty one is over and the policy is asked
+    /// again. False if that changed nothing.
+    fn idle_round(&mut self, observer: &mut dyn Observer) -> bool {
+        if !self.world.keeps_rounds() {
+            return false;
+        }
+        let at = self.engine.state().now;
+        self.engine.apply(at, Event::RoundOver);
+        self.moment(at, observer);
+        self.next_moment().is_some()
     }
 
     /// All that happens at one moment.
@@ -146,6 +168,7 @@ impl<'a> Simulation<'a> {
             self.engine.apply(at, Event::Submitted(Arc::clone(&one.job)));
             self.next_submission += 1;
         }
+        let before = self.engine.state().decisions;
         for _ in 0..ROUNDS_MAX {
             let decisions = self.engine.stats().decisions;
             let actions = self.engine.step(at, &mut self.pipeline);
@@ -162,6 +185,9 @@ impl<'a> Simulation<'a> {
             } else {
                 self.obey(at, actions, observer);
             }
+        }
+        if self.engine.state().decisions > before {
+            self.world.begin_round(at);
         }
         let level = self.level(at);
         self.series.record(at, level);
@@ -225,6 +251,7 @@ impl<'a> Simulation<'a> {
             Future::Finish { .. }
             | Future::Fail { .. }
             | Future::Turn { .. }
+            | Future::Barrier { .. }
             | Future::Stopped { .. }
             | Future::Started { .. } => {
                 for event in self.world.come(at, future) {
@@ -268,6 +295,9 @@ impl<'a> Simulation<'a> {
                 let part = span.as_secs_f64() / state.ran.as_secs_f64().max(1e-6);
                 self.by_kind[kind.index()] += state.gpu_time.as_secs_f64() * part;
             }
+            if self.options.measured.is_none_or(|window| window.contains(spec.id)) {
+                self.left -= 1;
+            }
             self.jobs.push(JobOutcome {
                 job: spec.id,
                 first_start: state.first_start,
@@ -284,11 +314,20 @@ impl<'a> Simulation<'a> {
 
     fn outcome(mut self) -> Outcome {
         self.jobs.sort_unstable_by_key(|one| one.job);
+        let measured = self.options.measured;
+        let counts = |job: JobId| measured.is_none_or(|window| window.contains(job));
         let over = |job: &JobId| self.jobs.binary_search_by_key(job, |one| one.job).is_ok();
         let all = (0..self.workload.jobs.len()).map(|job| JobId(job as u32));
-        let unfinished: Vec<JobId> = all.filter(|job| !over(job)).collect();
-        let held = self.jobs.iter().map(|one| one.gpu_time.as_secs_f64()).sum();
+        let unfinished: Vec<JobId> = all.filter(|job| counts(*job) && !over(job)).collect();
+        let mut held = self.jobs.iter().map(|one| one.gpu_time.as_secs_f64()).sum();
+        if measured.is_some() {
+            held += self.held_by_others();
+        }
+        let (jobs, beside) = self.jobs.into_iter().partition(|one| counts(one.job));
         Outcome {
+            jobs,
+            beside,
+            measured,
             unfinished,
             started: self.series.start,
             ended: self.ended,
@@ -301,9 +340,37 @@ impl<'a> Simulation<'a> {
             series: self.series.finish(self.ended),
             stats: self.engine.stats().clone(),
             steps: self.steps,
-            jobs: self.jobs,
         }
     }
+
+    /// GPU-seconds of jobs that were still under way when the last measured one was over.
+    fn held_by_others(&mut self) -> f64 {
+        let state = self.engine.state();
+        let mut sum = 0.0;
+        for job in state.waiting.iter().chain(state.granted.iter()) {
+            let Some(Live { state: one, .. }) = state.live(job) else { continue };
+            sum += one.attained(state.now).as_secs_f64();
+            let mut times = one.time_on.clone();
+            let node = one.held.as_ref().and_then(|held| held.placement.masks().first());
+            if let Some((node, _)) = node {
+                times.push((state.cluster.node(*node).kind, state.now.since(one.since)));
+            }
+            let ran: f64 = times.iter().map(|(_, span)| span.as_secs_f64()).sum();
+            for (kind, span) in times {
+                let part = span.as_secs_f64() / ran.max(1e-6);
+                self.by_kind[kind.index()] += one.attained(state.now).as_secs_f64() * part;
+            }
+        }
+        sum
+    }
+}
+
+/// How many jobs count.
+fn measured_of(workload: &Workload, options: &Options) -> usize {
+    let all = workload.jobs.len();
+    options
+        .measured
+        .map_or(all, |window| all.min(window.to as usize).saturating_sub(window.from as usize))
 }
 
 /// The type with the longest time, the lower one of equals.

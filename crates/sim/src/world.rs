@@ -2,6 +2,7 @@
 
 use crate::options::{Charge, Options, Rounding};
 use crate::queue::{Future, Queue};
+use crate::tasks::{Rounds, Task};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,28 +15,30 @@ use trainyard_types::{
 use trainyard_workload::Workload;
 
 /// A job that holds GPUs.
-struct Placed {
-    attempt: Attempt,
-    allocation: Allocation,
+pub(crate) struct Placed {
+    pub(crate) attempt: Attempt,
+    pub(crate) allocation: Allocation,
     config: Config,
     model: ModelId,
-    stage: Stage,
+    pub(crate) stage: Stage,
     /// Work done at `at`; grows by `rate`.
-    done: Work,
+    pub(crate) done: Work,
     at: Time,
-    rate: Rate,
+    pub(crate) rate: Rate,
     /// The work done at which the rate changes by itself.
     until: Option<Work>,
     /// Work safe from failures at `saved_at`, the last time the job stood on firm ground.
     saved: Work,
     saved_at: Time,
-    promise: u32,
-    /// Where its batch size changes next, when that was promised.
-    shares: bool,
+    pub(crate) promise: u32,
+    /// Whether it has only a share of its GPUs.
+    pub(crate) shares: bool,
+    /// Its part of the round, where rounds are kept.
+    pub(crate) task: Option<Task>,
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Stage {
+pub(crate) enum Stage {
     Starting,
     Running,
     Saving,
@@ -43,16 +46,18 @@ enum Stage {
 
 /// The world.
 pub(crate) struct World<'a> {
-    workload: &'a Workload,
+    pub(crate) workload: &'a Workload,
     cluster: Arc<Cluster>,
     speeds: Arc<Speeds>,
     charge: Charge,
     rounding: Rounding,
     trigger: Trigger,
+    pub(crate) rounds: Option<Rounds>,
     checkpoint_every: Span,
-    placed: BTreeMap<JobId, Placed>,
+    /// Boxed, because a map moves its values when others come and go.
+    pub(crate) placed: BTreeMap<JobId, Box<Placed>>,
     done: Vec<f64>,
-    promises: u32,
+    pub(crate) promises: u32,
     last_step: Time,
     pub(crate) queue: Queue,
     pub(crate) gpus_used: u32,
@@ -76,6 +81,7 @@ impl<'a> World<'a> {
             charge: options.charge,
             rounding: options.rounding,
             trigger: options.trigger,
+            rounds: Rounds::new(options),
             checkpoint_every: options.checkpoint_every,
             placed: BTreeMap::new(),
             promises: 0,
@@ -96,6 +102,9 @@ impl<'a> World<'a> {
             | Future::Fail { job, promise }
             | Future::Turn { job, promise } => {
                 placed.get(job).is_none_or(|placed| placed.promise != *promise)
+            }
+            Future::Barrier { number } => {
+                self.rounds.as_ref().is_none_or(|rounds| rounds.number != *number)
             }
             Future::Started { job, attempt } => {
                 !placed.get(job).is_some_and(|placed| is_stage(placed, *attempt, Stage::Starting))
@@ -132,8 +141,11 @@ impl<'a> World<'a> {
                 self.depart(at, &placed, Event::Failed { job, attempt, cause, done })
             }
             Future::Turn { job, promise } if self.is_promised(job, promise) => self.turn(at, job),
+            Future::Barrier { number } => self.barrier(at, number),
             Future::Started { job, attempt } if self.is_attempt(job, attempt, Stage::Starting) => {
-                self.begin(at, job)
+                let events = self.begin(at, job);
+                self.join_round(at, job);
+                events
             }
             Future::Stopped { job, attempt } if self.is_attempt(job, attempt, Stage::Saving) => {
                 let placed = self.remove(at, job);
@@ -200,8 +212,9 @@ impl<'a> World<'a> {
             saved_at: at,
             promise: 0,
             shares,
+            task: None,
         };
-        self.placed.insert(job, placed);
+        self.placed.insert(job, Box::new(placed));
         if start == Span::ZERO {
             return self.begin(at, job);
         }
@@ -229,7 +242,8 @@ impl<'a> World<'a> {
         placed.saved_at = at;
         let mut events: SmallVec<[Event; 2]> = SmallVec::new();
         events.push(Event::Started { job, attempt: placed.attempt });
-        if placed.shares {
+        // Who has its GPUs whole may find others there that live on what it leaves.
+        if self.placed.values().any(|placed| placed.shares) {
             self.retime_all(at, &mut events);
         } else {
             self.retime(at, job, &mut events);
@@ -274,6 +288,7 @@ impl<'a> World<'a> {
             self.restarting += idle;
         }
         placed.stage = Stage::Saving;
+        placed.task = None;
         placed.rate = Rate(0.0);
         placed.promise = 0;
         placed.saved_at = at;
@@ -300,7 +315,7 @@ impl<'a> World<'a> {
     }
 
     /// A job gives its GPUs back.
-    fn remove(&mut self, at: Time, job: JobId) -> Placed {
+    fn remove(&mut self, at: Time, job: JobId) -> Box<Placed> {
         self.catch_up(at, job);
         let placed = self.placed.remove(&job).expect("only placed jobs are removed");
         self.gpus_used -= placed.config.gpus;
@@ -310,7 +325,7 @@ impl<'a> World<'a> {
     /// What follows when a job has left: those who shared GPUs with it run faster.
     fn depart(&mut self, at: Time, placed: &Placed, event: Event) -> SmallVec<[Event; 2]> {
         let mut events = SmallVec::from_elem(event, 1);
-        if placed.shares {
+        if placed.shares || !placed.config.partners.is_empty() {
             self.retime_all(at, &mut events);
         }
         events
@@ -339,11 +354,13 @@ impl<'a> World<'a> {
     }
 
     /// Brings a job's progress up to now.
-    fn catch_up(&mut self, at: Time, job: JobId) {
+    pub(crate) fn catch_up(&mut self, at: Time, job: JobId) {
         if let Some(placed) = self.placed.get_mut(&job)
             && placed.at < at
         {
-            if placed.stage == Stage::Running {
+            if let Some(task) = &placed.task {
+                placed.done = task.done_at(at);
+            } else if placed.stage == Stage::Running {
                 let done = placed.done + placed.rate.over(at.since(placed.at));
                 placed.done = Work(placed.until.map_or(done.0, |until| done.0.min(until.0)));
             }
@@ -354,6 +371,7 @@ impl<'a> World<'a> {
     /// Works out a job's speed and promises its finish.
     fn retime(&mut self, at: Time, job: JobId, events: &mut SmallVec<[Event; 2]>) {
         self.catch_up(at, job);
+        let in_round = self.rounds.is_some();
         let placed = self.placed.get_mut(&job).expect("only placed jobs are timed");
         let truth = &self.workload.jobs[job.index()];
         // A batch that a tuner chose stands above the job's own.
@@ -378,7 +396,10 @@ impl<'a> World<'a> {
         let sample =
             Sample { done: Some(placed.done), rate: Some(rate), batch, ..Sample::default() };
         events.push(Event::Report { job, attempt: placed.attempt, sample });
-        self.promise(at, job);
+        // Where rounds are kept, a part is measured out when the round begins and then stands.
+        if !in_round {
+            self.promise(at, job);
+        }
     }
 
     /// Works out the speeds of all running jobs that share GPUs with others.
@@ -434,7 +455,7 @@ impl<'a> World<'a> {
     /// Whether a decision falls on a moment.
     fn is_decision(&self, time: Time) -> bool {
         match self.trigger {
-            Trigger::Events => false,
+            Trigger::Events | Trigger::Barrier(_) => false,
             Trigger::Clock(every) => time.0.is_multiple_of(every.0.max(1)),
         }
     }

@@ -1,6 +1,7 @@
 //! Clarabel: an interior point for linear and conic problems, in Rust alone.
 
 use crate::check::before_solving;
+use crate::fixed::Rest;
 use crate::{Cone, Limit, Model, Sense, Solution, Solve, SolverError, Status};
 use clarabel::algebra::CscMatrix;
 use clarabel::solver::{
@@ -17,7 +18,8 @@ const GAP_FEASIBLE: f64 = 1e-2;
 /// An interior point (the crate `clarabel`).
 ///
 /// Of several best answers it gives one in the middle of them, not a corner. It has prices, knows all cones and no whole
-/// numbers. A step is one iteration; 20 to 50 are usual. The same model gives the same bits: one thread, fixed order.
+/// numbers. Models that have no answer because free columns run away can end as [`SolverError::Numerical`] instead of
+/// unbounded; a looser tolerance would call some of them solved. A step is one iteration; 20 to 50 are usual. The same model gives the same bits: one thread, fixed order.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Interior {
     /// The gap and the misses of rows at which it stops.
@@ -37,6 +39,10 @@ impl Solve for Interior {
         }
         if model.columns.iter().any(|column| column.integer) {
             return Err(SolverError::Unsupported { engine: ENGINE, what: "whole numbers" });
+        }
+        if let Some(rest) = Rest::of(model) {
+            let found = self.solve(&rest.model, limit)?;
+            return Ok(rest.whole(model, found));
         }
         let standard = Standard::of(model);
         let columns = model.columns.len();

@@ -7,6 +7,9 @@
 //! | --- | --- | --- |
 //! | [`Interior`] | interior point | LPs and cones; prices; of several best answers the one in the middle |
 //! | [`Simplex`] | simplex, branch and bound | LPs and whole numbers; no prices |
+//! | `Highs` (feature `highs`) | simplex, branch and bound | the same, faster, with prices and warm starts |
+//!
+//! Who goes with whom has solvers of its own: [`bipartite`] for two sides, [`matching`] for one.
 //!
 //! ```
 //! use trainyard_solver::{Interior, Limit, Model, Name, Sense, Solve, Status};
@@ -21,14 +24,23 @@
 //! assert!((solution.prices[capacity.index()] - 1.0).abs() < 1e-7);
 //! ```
 
+mod bipartite;
 mod check;
+mod fixed;
+#[cfg(feature = "highs")]
+mod highs;
 mod interior;
+mod matching;
 mod model;
 pub mod shares;
 mod simplex;
 mod solution;
 
+pub use bipartite::bipartite;
+#[cfg(feature = "highs")]
+pub use highs::Highs;
 pub use interior::Interior;
+pub use matching::{matching, matching_of_most};
 pub use model::{Affine, Column, Cone, Model, Name, Row, Sense};
 pub use simplex::Simplex;
 pub use solution::{Limit, Solution, Solve, SolverError, Status};

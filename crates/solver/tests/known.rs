@@ -249,6 +249,30 @@ fn a_column_may_name_a_row_twice_and_a_row_may_be_free() {
 }
 
 #[test]
+fn columns_with_one_value_are_taken_as_such() {
+    for (name, mut engine) in engines() {
+        let mut model = Model::new(Sense::Maximise);
+        let row = model.row(Name("row", 0), -INFINITE, 5.0);
+        model.column(7.0, 2.0, 2.0, [(row, 1.5)]);
+        model.column(1.0, 0.0, INFINITE, [(row, 1.0)]);
+        let found = engine.solve(&model, &LIMIT).expect("an answer");
+        assert!(near(found.objective, 16.0), "{name}: {}", found.objective);
+        assert!(found.prices.first().is_none_or(|price| near(*price, 1.0)), "{name}");
+        let mut against = Model::new(Sense::Minimise);
+        let row = against.row(Name("row", 0), 2.0, 2.0);
+        against.column(1.0, 0.0, 0.0, [(row, -2.0)]);
+        let found = engine.solve(&against, &LIMIT).expect("an answer");
+        assert_eq!(found.status, Status::Infeasible, "{name}");
+    }
+    // A fixed column in a cone is a constant of it.
+    let mut model = Model::new(Sense::Maximise);
+    let length = model.column(0.0, 5.0, 5.0, []);
+    let (x, y) = (model.column(1.0, -INFINITE, INFINITE, []), model.column(0.0, 3.0, 3.0, []));
+    model.cone(Cone::Second, vec![column(length, 1.0), column(x, 1.0), column(y, 1.0)]);
+    assert!(near(solved(&model).objective, 4.0));
+}
+
+#[test]
 fn a_limit_of_one_step_is_kept() {
     let mut model = Model::new(Sense::Maximise);
     let rows: Vec<_> = (0..20).map(|at| model.row(Name("row", at), -INFINITE, 1.0)).collect();

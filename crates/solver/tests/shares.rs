@@ -1,6 +1,7 @@
 //! The solvers that know the structure of time shares, against engines that do not.
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use trainyard_solver::shares::{
     Clock, Fractions, Inside, Market, Member, Pool, Tenant, Way, stated,
 };
@@ -78,7 +79,7 @@ fn general(model: &Model) -> f64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, rng_seed: RngSeed::Fixed(5), ..ProptestConfig::default() })]
 
     #[test]
     fn max_min_reaches_what_a_general_engine_reaches(case in case(14, 5)) {
@@ -247,7 +248,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, rng_seed: RngSeed::Fixed(5), ..ProptestConfig::default() })]
 
     #[test]
     fn many_jobs_of_few_kinds_on_eight_types_are_solved_exactly(

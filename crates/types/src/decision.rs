@@ -120,6 +120,8 @@ pub enum Reason {
         /// The most there could ever be.
         most: u32,
     },
+    /// No speed above zero is known for it on any type that could hold it.
+    NoSpeed,
     /// A job before it has not finished.
     After {
         /// Which.

@@ -84,6 +84,8 @@ pub enum Event {
     PriceChanged(GpuType, f64),
     /// The ceiling of a tenant changed.
     QuotaChanged(TenantId, Option<u32>),
+    /// Everyone that runs has done its part of the round; said by a host that keeps rounds.
+    RoundOver,
 }
 
 /// Why an attempt ended badly.

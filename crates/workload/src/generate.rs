@@ -1,8 +1,9 @@
 //! The seeded generator.
 
+use crate::gavel::{self, Sizes};
 use crate::laws::{Draw, cumulated};
 use crate::reference::Reference;
-use crate::spec::{Arrival, Spec};
+use crate::spec::{Arrival, Like, Spec};
 use crate::{TraceJob, Workload};
 use std::f64::consts::PI;
 use trainyard_profile::{Catalog, InputError};
@@ -13,6 +14,14 @@ use trainyard_types::{Cluster, Job, JobId, ModelId, Tenant, TenantId, Tenants, T
 /// An asked load is met exactly, as [`Workload::offered_load`] counts it: arrivals are scaled to the sum of work.
 pub fn generate(spec: &Spec, catalog: &Catalog, cluster: &Cluster) -> Result<Workload, InputError> {
     spec.validate()?;
+    match spec.like {
+        Like::Laws => by_laws(spec, catalog, cluster),
+        Like::GavelSingle => gavel::generate(spec, catalog, Sizes::One),
+        Like::GavelMultiple => gavel::generate(spec, catalog, Sizes::Several),
+    }
+}
+
+fn by_laws(spec: &Spec, catalog: &Catalog, cluster: &Cluster) -> Result<Workload, InputError> {
     let reference = Reference::new(catalog, cluster);
     let models = models(spec, catalog)?;
     // Drawn twice instead of kept: a million jobs are then held only once.

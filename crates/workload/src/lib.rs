@@ -12,18 +12,21 @@
 //! Muri simulators use ([`switches`]). [`Workload::check`] says what cannot work before anything runs.
 //!
 //! Readers take `Read`, `BufRead` or `&str`, writers take `Write`: nothing here opens a file, reads a clock or the
-//! environment. Randomness is ChaCha12 from a stated seed, and logarithms come from `libm`, so that the same
+//! environment. Randomness is ChaCha12 from a stated seed (MT19937 where a generator of others is followed), and logarithms come from `libm`, so that the same
 //! spec and seed give the same bytes on every machine.
 
 pub mod check;
 pub mod cluster;
 mod cluster_toml;
 pub mod embedded;
+mod gavel;
+mod gavel_rates;
 pub mod generate;
 pub mod import;
 mod intake;
 pub mod laws;
 pub mod muri;
+mod python_random;
 mod reference;
 pub mod reshape;
 pub mod scenario;
@@ -43,6 +46,6 @@ pub use embedded::embedded;
 pub use generate::generate;
 pub use intake::ReadError;
 pub use scenario::Scenario;
-pub use spec::{Arrival, DurationLaw, SizeLaw, Spec};
+pub use spec::{Arrival, DurationLaw, Like, SizeLaw, Spec};
 pub use trace::TraceContext;
 pub use workload::{BatchPhase, TraceJob, Workload};

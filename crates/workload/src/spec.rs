@@ -14,6 +14,8 @@ use trainyard_types::Span;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Spec {
+    /// Whose generator draws them; one of others brings its own laws, and all but `jobs`, `seed` and `arrival` stay unset.
+    pub like: Like,
     /// How many jobs.
     pub jobs: u32,
     /// The seed of every draw.
@@ -51,6 +53,7 @@ pub struct Spec {
 impl Default for Spec {
     fn default() -> Spec {
         Spec {
+            like: Like::Laws,
             jobs: 1000,
             seed: 0,
             arrival: Arrival::Load(0.85),
@@ -70,6 +73,19 @@ impl Default for Spec {
             failure_share: 0.0,
         }
     }
+}
+
+/// Whose generator draws the jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Like {
+    /// Ours, by the laws of the spec.
+    #[default]
+    Laws,
+    /// Gavel's for its continuous-single workload: jobs of one GPU.
+    GavelSingle,
+    /// Gavel's for its continuous-multiple and static-multiple workloads: jobs of 1, 2, 4 and 8 GPUs.
+    GavelMultiple,
 }
 
 /// When jobs come. All but the last are Poisson.
@@ -170,6 +186,29 @@ impl Spec {
             return Err(wrong("deadline_slack", found, "numbers from 0 to 1000000".to_owned()));
         }
         self.validate_laws()
+    }
+
+    /// Refuses laws that the generator of others would not look at.
+    pub(crate) fn validate_like(&self) -> Result<(), InputError> {
+        let known = Spec { like: self.like, jobs: self.jobs, seed: self.seed, ..Spec::default() };
+        let fields = |spec: &Spec| match serde_json::to_value(spec) {
+            Ok(serde_json::Value::Object(fields)) => fields,
+            _ => serde_json::Map::new(),
+        };
+        let (given, known) = (fields(self), fields(&known));
+        for (field, value) in given.iter().filter(|(field, _)| *field != "arrival") {
+            if known.get(field) != Some(value) {
+                let expected = "nothing: with `like`, only `jobs`, `seed` and arrivals can be told";
+                return Err(wrong(field, value, expected.to_owned()));
+            }
+        }
+        match self.arrival {
+            Arrival::PerHour(_) | Arrival::AtOnce => Ok(()),
+            Arrival::Load(load) => {
+                let expected = "jobs an hour (`per-hour=5.6`) or `arrival=at-once` with `like`";
+                Err(wrong("arrival", format!("load={load}"), expected.to_owned()))
+            }
+        }
     }
 
     fn validate_laws(&self) -> Result<(), InputError> {

@@ -17,6 +17,13 @@ Example:
 
 Recorded times in the profiles are not used: the interpolation is asked without them.";
 
+const COMPLETE_HELP: &str = "\
+Examples:
+  trainyard profile complete
+  trainyard profile import simulation_throughputs.json --format gavel --out gavel.toml
+  trainyard profile complete --profiles gavel.toml --out filled.toml
+  trainyard sim --policy gavel --trace jobs.csv --profiles filled.toml";
+
 /// `profile ...`.
 #[derive(Debug, Subcommand)]
 pub enum ProfileCommand {
@@ -26,6 +33,9 @@ pub enum ProfileCommand {
     /// Compare recorded times with what the interpolation of measured trainings answers: mean, p95 and max error.
     #[command(after_help = CHECK_HELP)]
     Check(CheckArgs),
+    /// Estimate speeds of pairs that were not measured, and print how far each way is off on pairs that were.
+    #[command(after_help = COMPLETE_HELP)]
+    Complete(CompleteArgs),
     /// List the models there are.
     List(ListArgs),
     /// Draw one model: its speed over GPUs, and all else that is known of it.
@@ -66,6 +76,23 @@ pub struct CheckArgs {
     /// Models of your own from a TOML file (repeatable).
     #[arg(long, value_name = "FILE")]
     pub profiles: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `profile complete`.
+#[derive(Debug, Args)]
+pub struct CompleteArgs {
+    /// Models of your own from a TOML file (repeatable).
+    #[arg(long, value_name = "FILE")]
+    pub profiles: Vec<PathBuf>,
+    /// Measure the estimates under MPS instead of time slicing; both are filled in.
+    #[arg(long)]
+    pub mps: bool,
+    /// Write the models with all pairs, the estimated ones marked.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

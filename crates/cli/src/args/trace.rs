@@ -181,6 +181,9 @@ pub struct AnonymiseArgs {
 /// `trace generate`.
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
+    /// Jobs as the generator of others draws them, seed by seed: gavel-single or gavel-multiple.
+    #[arg(long, value_name = "WHOSE")]
+    pub like: Option<String>,
     /// How many jobs.
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     pub jobs: Option<String>,

@@ -54,7 +54,9 @@ pub fn prepare(run: &RunArgs) -> Result<(Given, Options), Failure> {
     figures::refuse_early(&run.out)?;
     let seed = options::whole("--seed", &run.given.seed, options::SEED_MAX)?;
     let options = options::read(&run.world, seed)?;
-    Ok((given::load(&run.given)?, options))
+    let given = given::load(&run.given)?;
+    options::refuse_window(&options, &given.workload)?;
+    Ok((given, options))
 }
 
 /// What is common to all runs.

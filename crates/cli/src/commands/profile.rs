@@ -2,10 +2,12 @@
 
 mod axes;
 mod check;
+mod complete;
 mod show;
 mod training;
 
 pub use check::check;
+pub use complete::complete;
 pub use show::show;
 
 use crate::args::{ImportArgs, ListArgs, ProfileFormat};

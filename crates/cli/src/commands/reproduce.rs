@@ -23,7 +23,7 @@ Exit code 1 when a value is outside the stated tolerance.";
 /// `reproduce`.
 #[derive(Debug, Args)]
 pub struct ReproduceArgs {
-    /// What is to be redone: names of the list, or `all`; without any, the list.
+    /// What is to be redone: names of the list, or `all` that does not take hours; without any, the list.
     pub names: Vec<String>,
     /// The folder with the authors' traces and results.
     #[arg(long, value_name = "DIR")]
@@ -44,7 +44,9 @@ pub fn run(args: &ReproduceArgs, output: &Output) -> Result<(), Failure> {
     let mut tables = Vec::new();
     for name in &args.names {
         match name.as_str() {
-            "all" => tables.extend(published::tables()?),
+            "all" => {
+                tables.extend(published::tables()?.into_iter().filter(|table| !table.by_hand));
+            }
             name => tables.push(published::find(name)?),
         }
     }
@@ -101,10 +103,11 @@ fn list(as_json: bool, output: &Output) -> Result<(), Failure> {
     }
     let row = |table: &Table| {
         let count = table.run.len().to_string();
-        vec![table.id.clone(), count, table.tolerance(), table.title.clone()]
+        let by_hand = if table.by_hand { "by hand" } else { "" };
+        vec![table.id.clone(), count, table.tolerance(), by_hand.into(), table.title.clone()]
     };
     let rows: Vec<Vec<String>> = tables.iter().map(row).collect();
-    let heading = ["name", "runs", "tolerance", "what"];
+    let heading = ["name", "runs", "tolerance", "", "what"];
     output.print(&listing(&heading, &rows, output.ink, output.width))?;
     output.print("\nTo redo one: trainyard reproduce NAME --data DIR\n")
 }
@@ -137,6 +140,7 @@ fn about(table: &Table) -> Value {
         "title": table.title,
         "source": table.source,
         "tolerance": table.tolerance(),
+        "by_hand": table.by_hand,
         "runs": runs,
     })
 }

@@ -234,3 +234,32 @@ fn faults_of_measured_trainings_name_the_file() {
     let idle = place.run(&words("profile import x.json --format gavel --queries q.csv"));
     assert!(idle.code == 3 && idle.err.contains("--queries"), "{}", idle.err);
 }
+
+#[test]
+fn pairs_are_estimated_measured_against_the_known_and_written_with_a_mark() {
+    let place = Place::new("profile-complete");
+    // The zoo's own pairs, one of which is forgotten.
+    let zoo = place.run(&words("profile complete --json"));
+    assert_eq!(zoo.code, 0, "{}", zoo.err);
+    let value: Value = serde_json::from_str(&zoo.out).expect("JSON");
+    let trials = value["groups"][0]["trials"].as_array().expect("trials");
+    assert_eq!(trials.len(), 10);
+    let error = |trial: &Value, way: &str| trial[way]["mean"].as_f64().expect("an error");
+    assert!(trials.iter().all(|trial| error(trial, "chosen") < error(trial, "mean")), "{trials:?}");
+
+    place.write("table.json", GAVEL);
+    let import = "profile import table.json --format gavel --out own.toml";
+    assert_eq!(place.run(&words(import)).code, 0);
+    let line = "profile complete --profiles own.toml --out filled.toml";
+    let run = place.run(&words(line));
+    assert_eq!(run.code, 0, "{}", run.err);
+    let last = run.out.lines().last().unwrap_or("");
+    assert!(
+        last.starts_with("filled.toml: ") && last.ends_with("2 estimated and marked"),
+        "{last}"
+    );
+    let filled = place.read("filled.toml");
+    assert_eq!(filled.matches("estimated = true").count(), 2, "both beside themselves");
+    let show = place.run(&words("profile show gavel-tiny-b4 --profiles filled.toml"));
+    assert!(show.out.contains("gavel-tiny-b4 (estimated)"), "{}", show.out);
+}

@@ -95,3 +95,27 @@ fn bad_traces_are_answered_with_one_line() {
         assert_eq!(run.err.lines().count(), 1, "{}", run.err);
     }
 }
+
+#[test]
+fn jobs_like_gavels_are_drawn_read_back_and_measured_in_a_window() {
+    let place = Place::new("like");
+    let run = place.run(&words(
+        "trace generate --like gavel-multiple --per-hour 2.6 --jobs 60 --seed 0 --out jobs.csv",
+    ));
+    assert_eq!(run.code, 0, "{}", run.err);
+    let run = place.run(&words(
+        "sim --policy fifo --trace jobs.csv --cluster 36x1%v100,36x1%p100,36x1%k80 --measure 10..30 --json",
+    ));
+    assert_eq!(run.code, 0, "{}", run.err);
+    let value: Value = serde_json::from_str(&run.out).expect("JSON");
+    assert_eq!(value["runs"][0]["summary"]["jobs"], 20);
+    let run = place.run(&words("trace generate --like gavel-single --jobs 60 --out few.csv"));
+    assert_eq!(run.code, 3, "{}", run.err);
+    assert!(run.err.contains("per-hour=5.6"), "{}", run.err);
+    for bad in ["5", "9..9", "0..61", "a..b"] {
+        let line = format!("sim --policy fifo --trace jobs.csv --measure {bad}");
+        let run = place.run(&words(&line));
+        assert_eq!(run.code, 3, "{bad}: {}", run.err);
+        assert!(run.err.contains("--measure"), "{}", run.err);
+    }
+}

@@ -1,8 +1,9 @@
 //! What a time share is worked out from, and what comes out.
 
-use crate::{JobRef, Offer, View};
-use smallvec::{SmallVec, smallvec};
-use trainyard_types::{Config, GpuType, JobId};
+use super::Menu;
+use crate::{Offer, View};
+use smallvec::SmallVec;
+use trainyard_types::{GpuType, JobId};
 
 /// One way to run: one job, or several that share GPUs, on so many GPUs of a type.
 ///
@@ -27,6 +28,11 @@ impl Choice {
         usize::from(self.uses[0].0)
     }
 
+    /// Whether all its jobs make progress.
+    pub fn runs(&self) -> bool {
+        self.rates.iter().all(|rate| *rate > 0.0)
+    }
+
     /// GPUs in all.
     pub fn gpus(&self) -> u32 {
         self.uses.iter().map(|(_, gpus)| gpus).sum()
@@ -49,37 +55,60 @@ pub struct RateTable {
 impl RateTable {
     /// One choice for each active job and type, at the size it asks for.
     pub fn singles(view: &View<'_>, offer: &Offer<'_>) -> RateTable {
-        let shapes = &view.state().shapes;
-        let mut table = RateTable {
-            kinds: shapes.iter().map(|(kind, _)| *kind).collect(),
-            capacity: shapes.iter().map(|(kind, _)| offer.free().in_service(*kind)).collect(),
-            ..RateTable::default()
-        };
-        let mut active: Vec<JobRef<'_>> = view.waiting().chain(view.granted()).collect();
-        active.sort_unstable_by_key(JobRef::id);
-        for job in active {
-            let want = &job.spec.want;
-            table.jobs.push(job.id());
-            for (index, &(kind, per_node)) in shapes.iter().enumerate() {
-                // A type that could never hold the gang is no choice, however fast it is.
-                let holds = want.accepts(kind) && offer.free().in_service(kind) >= want.gpus;
-                let config = Config::packed(kind, want.gpus, per_node);
-                let rate = view.rate(job, &config).map_or(1.0, |rate| rate.0);
-                table.choices.push(Choice {
-                    jobs: smallvec![job.id()],
-                    uses: smallvec![(index as u16, want.gpus)],
-                    nodes_max: 0,
-                    rates: smallvec![if holds { rate } else { 0.0 }],
-                });
+        Menu::default().table(view, offer)
+    }
+
+    /// Makes the table safe to compute with: a rate that is negative, infinite or not a number becomes zero, and a
+    /// job that can run in no way leaves the table with all its choices. Gives the jobs that left, and those that
+    /// stay though a rate of theirs was no speed.
+    pub fn clean(&mut self) -> Cleaned {
+        let mut cleaned = Cleaned::default();
+        for choice in &mut self.choices {
+            for (job, rate) in choice.jobs.iter().zip(&mut choice.rates) {
+                if !rate.is_finite() || *rate < 0.0 {
+                    *rate = 0.0;
+                    cleaned.bad_rates.push(*job);
+                }
             }
         }
-        table
+        let mut runs = vec![false; self.jobs.len()];
+        for choice in self.choices.iter().filter(|choice| choice.runs()) {
+            for job in &choice.jobs {
+                if let Ok(row) = self.jobs.binary_search(job) {
+                    runs[row] = true;
+                }
+            }
+        }
+        if runs.iter().any(|runs| !runs) {
+            let mut row = 0..;
+            self.jobs.retain(|job| {
+                let stays = runs[row.next().unwrap_or(0)];
+                if !stays {
+                    cleaned.without.push(*job);
+                }
+                stays
+            });
+            let jobs = &self.jobs;
+            let known = |job: &JobId| jobs.binary_search(job).is_ok();
+            self.choices.retain(|choice| choice.jobs.iter().all(known));
+        }
+        cleaned.bad_rates.dedup();
+        cleaned
     }
 
     /// The place of a job in [`RateTable::jobs`].
     pub fn position(&self, job: JobId) -> Option<usize> {
         self.jobs.binary_search(&job).ok()
     }
+}
+
+/// What [`RateTable::clean`] found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cleaned {
+    /// Jobs that can run in no way and left the table.
+    pub without: Vec<JobId>,
+    /// Jobs one of whose rates was negative, infinite or not a number.
+    pub bad_rates: Vec<JobId>,
 }
 
 /// Fractions of time, each from 0 to 1.

@@ -5,16 +5,18 @@
 //!
 //! - `null` under a type gives a point on one node.
 //! - `null` under `TYPE_unconsolidated` gives a point on two nodes: the table does not say how many it were.
-//! - A pair on one GPU gives the part of the speed alone that is kept, as the mean over all types where the pair
-//!   fits; Gavel measured pairs under MPS, and the same figure stands for time slicing.
+//! - Zero under `null` means that the job does not fit on so many GPUs of the type, and is kept as that.
+//! - A pair on one GPU gives the part of the speed alone that is kept on that type, zero where the two do not fit
+//!   together; Gavel measured pairs under MPS, and the same figure stands for time slicing.
 //!   Pairs on several GPUs are zero in all published tables and are not looked at.
-//! - A pair that fits on no type is not told apart from one that was never measured; the source counts them.
 
 use super::json::{self, Node};
 use super::{At, add_point, is_kind, plain_name, size, skew, speed, with_points};
 use crate::{ANY_KIND, InputError, ModelProfile, Pair, Point};
 use std::collections::BTreeMap;
 
+/// What is left of a name that has no letters.
+const NAMELESS: &str = "gavel";
 const UNCONSOLIDATED: &str = "_unconsolidated";
 
 /// Reads the table into one profile for each kind of job, in order of name.
@@ -62,7 +64,7 @@ impl Job {
             }
         };
         match job.name().as_str() {
-            "gavel" => Err(InputError::wrong(at.line, at.field, key, "a name with letters")),
+            NAMELESS => Err(InputError::wrong(at.line, at.field, key, "a name with letters")),
             _ => Ok(job),
         }
     }
@@ -81,8 +83,8 @@ impl Job {
 /// A profile that is being put together.
 struct Building {
     model: ModelProfile,
-    /// By partner: the sum of the parts kept, and how often the pair fits.
-    pairs: BTreeMap<String, (f64, u32)>,
+    /// By partner and type: the part kept.
+    pairs: BTreeMap<(String, String), f64>,
 }
 
 impl Building {
@@ -109,6 +111,9 @@ impl Building {
         if let Some((_, node)) = entries.iter().find(|(key, _)| key == "null") {
             let at = At { line: node.line(), field: &node.path };
             alone = speed(&at, node.shown(), node.number("steps per second")?)?;
+            if alone.is_none() && nodes == 1 {
+                self.model.unfit.push((kind.to_owned(), gpus));
+            }
             // One GPU cannot be on two nodes: that row repeats the consolidated one.
             if let (Some(rate), true) = (alone, nodes <= gpus) {
                 let point = Point { kind: kind.to_owned(), gpus, nodes, rate };
@@ -119,46 +124,37 @@ impl Building {
             return Ok(());
         }
         for (partner, node) in entries.iter().filter(|(key, _)| key != "null") {
-            self.add_pair(alone, partner, node)?;
+            self.add_pair((kind, alone), partner, node)?;
         }
         Ok(())
     }
 
     fn add_pair(
         &mut self,
-        alone: Option<f64>,
+        (kind, alone): (&str, Option<f64>),
         partner: &str,
         node: &Node<'_>,
     ) -> Result<(), InputError> {
         let at = At { line: node.line(), field: &node.path };
         let [own, other] = node.two_numbers("[steps per second of it, of the other]")?;
         let (own, other) = (speed(&at, node.shown(), own)?, speed(&at, node.shown(), other)?);
-        let seen = self.pairs.entry(Job::parse(partner, node)?.name()).or_default();
-        if let (Some(alone), Some(own), Some(_)) = (alone, own, other) {
-            let kept = own / alone;
-            if kept > 2.0 {
-                return Err(node.wrong(format!("at most twice the speed alone, {alone}")));
-            }
-            *seen = (seen.0 + kept, seen.1 + 1);
+        let kept = match (alone, own, other) {
+            (Some(alone), Some(own), Some(_)) => own / alone,
+            _ => 0.0,
+        };
+        if kept > 2.0 {
+            return Err(
+                node.wrong(format!("at most twice the speed alone, {}", alone.unwrap_or(0.0)))
+            );
         }
+        self.pairs.insert((Job::parse(partner, node)?.name(), kind.to_owned()), kept);
         Ok(())
     }
 
     fn finish(self) -> ModelProfile {
         let mut model = self.model;
-        let mut without = 0;
-        for (partner, (sum, count)) in self.pairs {
-            if count == 0 {
-                without += 1;
-                continue;
-            }
-            let kept = sum / f64::from(count);
-            model.pairs.push(Pair { partner, time_sliced: kept, mps: kept });
-        }
-        if without > 0 {
-            model.source.push_str(&format!(
-                "; {without} partners fit beside it on no type and count as not measured"
-            ));
+        for ((partner, kind), kept) in self.pairs {
+            model.pairs.push(Pair { kind, ..Pair::measured(&partner, kept, kept) });
         }
         model
     }
@@ -188,6 +184,7 @@ mod tests {
         let names: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
         assert_eq!(names, ["gavel-lm-b5", "gavel-resnet18-b16"]);
         assert_eq!(models[0].points.len(), 1, "a zero on the K80 is no point");
+        assert_eq!(models[0].unfit, [("k80".to_owned(), 1)]);
         let points: Vec<(&str, u32, u32, f64)> = models[1]
             .points
             .iter()
@@ -197,9 +194,13 @@ mod tests {
             [("k80", 1, 1, 2.0), ("v100", 1, 1, 10.0), ("v100", 2, 1, 18.0), ("v100", 2, 2, 12.0)];
         assert_eq!(points, expected);
         let pairs = &models[1].pairs;
-        assert_eq!((pairs.len(), pairs[0].partner.as_str()), (1, "gavel-lm-b5"));
-        assert!((pairs[0].mps - 0.7).abs() < 1e-12, "the mean of 0.5 and 0.9");
-        assert!(models[1].source.contains("1 partners fit"), "{}", models[1].source);
+        let pairs: Vec<(&str, &str, f64)> = pairs
+            .iter()
+            .map(|pair| (pair.partner.as_str(), pair.kind.as_str(), pair.mps))
+            .collect();
+        let expected =
+            [("gavel-a3c", "v100", 0.0), ("gavel-lm-b5", "k80", 0.9), ("gavel-lm-b5", "v100", 0.5)];
+        assert_eq!(pairs, expected);
     }
 
     #[test]

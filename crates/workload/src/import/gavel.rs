@@ -15,15 +15,12 @@ use super::shockwave::{Rates, Stated};
 use super::sink::{Draft, Sink};
 use super::table::{SECONDS_MAX, is_unknown, whole_gpus};
 use crate::ReadError;
+use crate::gavel_rates::{self, Rated};
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::ops::RangeInclusive;
-use trainyard_profile::{InputError, ModelProfile, Point};
+use trainyard_profile::InputError;
 use trainyard_types::{BatchMode, ModelId, Time, Work};
-
-const RATES: &str = include_str!("../../data/gavel_rates.csv");
-const KINDS: [&str; 3] = ["k80", "p100", "v100"];
-const SOURCE: &str = "Gavel (OSDI 2020), simulation_throughputs.json of its repository, MIT";
 
 /// Where the fields of a form stand; `usize::MAX` for those it does not have.
 struct Form {
@@ -132,11 +129,10 @@ impl Line<'_> {
         let mut draft = Draft::new((self.line - 1).to_string(), arrival, (gpus, steps))?;
         let seconds = match form.mode {
             NONE => {
-                let (model, rate) = models
-                    .find(self.fields[0], gpus, sink)
-                    .ok_or_else(|| Skip::because("the speed of its job type is not known"))?;
+                let unknown = || Skip::because("the speed of its job type is not known");
+                let (model, rated) = models.find(self.fields[0], sink).ok_or_else(unknown)?;
                 draft.job.model = model;
-                steps / rate
+                steps / rated.on_v100(gpus).ok_or_else(unknown)?
             }
             _ => {
                 let duration = duration.ok_or_else(|| Skip::missing("duration"))?;
@@ -188,64 +184,19 @@ impl Line<'_> {
     }
 }
 
-/// A model, and its steps per second on V100s by number of GPUs.
-type Measured = (ModelId, Vec<(u32, f64)>);
-
 /// Models by job type, made when they are first met.
 #[derive(Default)]
 struct Models {
-    found: BTreeMap<String, Option<Measured>>,
+    found: BTreeMap<&'static str, ModelId>,
     shockwave: Option<Rates>,
 }
 
 impl Models {
-    /// The model of a job type, and its steps per second on so many V100s.
-    fn find(&mut self, job_type: &str, gpus: u32, sink: &mut Sink) -> Option<(ModelId, f64)> {
-        if !self.found.contains_key(job_type) {
-            self.found.insert(job_type.to_owned(), measured(job_type, sink));
-        }
-        let (model, rates) = self.found.get(job_type)?.as_ref()?;
-        let rate = rates.iter().rev().find(|(size, _)| *size <= gpus).or(rates.first())?;
-        Some((*model, rate.1))
+    /// The model of a job type as Gavel measured it, and its number in the catalog.
+    fn find(&mut self, job_type: &str, sink: &mut Sink) -> Option<(ModelId, &'static Rated)> {
+        let rated = gavel_rates::of_job_type(job_type)?;
+        let name = rated.profile.name.as_str();
+        let add = || sink.model(name).unwrap_or_else(|| sink.add_model(rated.profile.clone()));
+        Some((*self.found.entry(name).or_insert_with(add), rated))
     }
-}
-
-/// A model with the points of a job type, and its speeds on V100s by number of GPUs.
-fn measured(job_type: &str, sink: &mut Sink) -> Option<Measured> {
-    let (mut points, mut rates) = (Vec::new(), Vec::new());
-    for row in RATES.lines().skip(1) {
-        let mut fields = row.split(',');
-        if fields.next() != Some(job_type) {
-            continue;
-        }
-        let gpus: u32 = fields.next()?.parse().ok()?;
-        for (kind, rate) in KINDS.iter().zip(fields) {
-            let rate: f64 = rate.parse().ok()?;
-            // Zero stands for a model that does not fit into the memory.
-            if rate > 0.0 {
-                points.push(Point { kind: (*kind).to_owned(), gpus, nodes: 1, rate });
-                if *kind == "v100" {
-                    rates.push((gpus, rate));
-                }
-            }
-        }
-    }
-    if rates.is_empty() {
-        return None;
-    }
-    let name = model_name(job_type);
-    let model = sink.model(&name).unwrap_or_else(|| {
-        let source = format!("{SOURCE}: {job_type}");
-        sink.add_model(ModelProfile { points, ..ModelProfile::named(&name, &source) })
-    });
-    Some((model, rates))
-}
-
-/// `ResNet-50 (batch size 64)` becomes `gavel-resnet50-b64`, as in the catalog.
-fn model_name(job_type: &str) -> String {
-    let (model, batch) = match job_type.split_once(" (batch size ") {
-        Some((model, batch)) => (model, format!("-b{}", batch.trim_end_matches(')'))),
-        None => (job_type, String::new()),
-    };
-    format!("gavel-{}{batch}", model.to_lowercase().replace(['-', ' '], ""))
 }

@@ -4,7 +4,7 @@
 //! Durations are those of the trace; models of the simulators are steady, with the skew of their tensors.
 
 use super::Sink;
-use crate::{ReadError, TraceContext, Workload, muri, tiresias, trace};
+use crate::{ReadError, TraceContext, Workload, gavel_rates, muri, tiresias, trace};
 use std::io::BufRead;
 
 pub(crate) fn read_csv(reader: &mut dyn BufRead, sink: &mut Sink) -> Result<(), ReadError> {
@@ -28,12 +28,11 @@ fn read_own(
     read: impl FnOnce(TraceContext<'_>, bool) -> Result<Read, ReadError>,
 ) -> Result<(), ReadError> {
     let (known, cluster, is_closed) = sink.ground();
-    let context = TraceContext {
-        name: known.name.clone(),
-        cluster,
-        catalog: known.catalog.clone(),
-        tenants: known.tenants.clone(),
-    };
+    // A trace of generated jobs may name any model of Gavel.
+    let mut catalog = known.catalog.clone();
+    gavel_rates::complete(&mut catalog);
+    let context =
+        TraceContext { name: known.name.clone(), cluster, catalog, tenants: known.tenants.clone() };
     let (workload, found) = read(context, !is_closed)?;
     sink.take_whole(workload, found);
     Ok(())

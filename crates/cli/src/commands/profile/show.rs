@@ -55,8 +55,14 @@ pub fn json(model: &ModelProfile) -> Value {
     let pairs: Vec<Value> = model
         .pairs
         .iter()
-        .map(|Pair { partner, time_sliced, mps }| {
-            json!({ "partner": partner, "time_sliced": time_sliced, "mps": mps })
+        .map(|Pair { partner, kind, time_sliced, mps, estimated }| {
+            json!({
+                "partner": partner,
+                "kind": kind,
+                "time_sliced": time_sliced,
+                "mps": mps,
+                "estimated": estimated,
+            })
         })
         .collect();
     json!({
@@ -187,10 +193,12 @@ fn pairs(model: &ModelProfile, output: &Output) -> Result<(), Failure> {
         .iter()
         .take(PAIRS_SHOWN)
         .map(|pair| {
-            vec![pair.partner.clone(), Unit::Part.text(pair.time_sliced), Unit::Part.text(pair.mps)]
+            let mark = if pair.estimated { " (estimated)" } else { "" };
+            let (sliced, mps) = (Unit::Part.text(pair.time_sliced), Unit::Part.text(pair.mps));
+            vec![format!("{}{mark}", pair.partner), pair.kind.clone(), sliced, mps]
         })
         .collect();
-    let heading = ["beside", "keeps, time-sliced", "keeps, MPS"];
+    let heading = ["beside", "on", "keeps, time-sliced", "keeps, MPS"];
     output.print(&format!("\n{}", listing(&heading, &rows, output.ink, output.width)))?;
     match model.pairs.len() - rows.len() {
         0 => Ok(()),

@@ -1,0 +1,120 @@
+//! What the settings beyond Gavel gain, each on its own scenario under `scenarios/gavel`.
+
+use std::sync::Arc;
+use trainyard_framework::RawSettings;
+use trainyard_policies::compose::{Choice, Selection};
+use trainyard_sim::{Options, Outcome, Quiet, simulate};
+use trainyard_workload::scenario::{self, Scenario};
+
+/// What came of a scenario under one of its policies.
+struct Result {
+    /// The mean time from submission to end, in minutes; endless if anyone is never done.
+    mean: f64,
+    /// The end of each job, in minutes.
+    ends: Vec<f64>,
+    makespan: f64,
+    restarts: u32,
+}
+
+/// The results of the policies of a scenario, in its order.
+fn results<const N: usize>(name: &str) -> [Result; N] {
+    let path = format!("{}/../../scenarios/gavel/{name}.scn", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let scenario = scenario::parse(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let results: Vec<Result> = (0..N).map(|number| result(&scenario, number)).collect();
+    for (policy, result) in scenario.policies.iter().zip(&results) {
+        println!(
+            "{name}: {} {}: mean {:.1} min, makespan {:.1} min, {} restarts, ends {:.1?}",
+            policy.name,
+            policy.settings,
+            result.mean,
+            result.makespan,
+            result.restarts,
+            result.ends
+        );
+    }
+    results.try_into().unwrap_or_else(|_| panic!("{N} policies"))
+}
+
+fn result(scenario: &Scenario, number: usize) -> Result {
+    let policy = &scenario.policies[number];
+    let settings = RawSettings::parse(policy.settings.split_whitespace()).expect("settings");
+    let choice = Choice { name: policy.name.clone(), settings };
+    let pipeline = Selection { policy: choice, ..Selection::default() }.build().expect("a policy");
+    let mut options = Options { costs: scenario.costs, estimate_error: 0.0, ..Options::default() };
+    options.setup.check_every = 1;
+    let cluster = Arc::new(scenario.cluster.clone());
+    let outcome: Outcome = simulate(&scenario.workload, &cluster, pipeline, &options, &mut Quiet);
+    assert_eq!(outcome.stats.faults, 0, "{:?}", outcome.stats.fault_samples);
+    assert_eq!(outcome.stats.policy_errors + outcome.stats.policy_panics, 0);
+    let minutes = |job: usize| {
+        let done = outcome.jobs.iter().find(|done| done.job.index() == job);
+        done.map_or(f64::INFINITY, |done| done.ended.as_secs_f64() / 60.0)
+    };
+    let ends: Vec<f64> = (0..scenario.workload.jobs.len()).map(minutes).collect();
+    let submitted = |job: usize| scenario.workload.jobs[job].job.submitted.as_secs_f64() / 60.0;
+    let sum: f64 = ends.iter().enumerate().map(|(job, end)| end - submitted(job)).sum();
+    Result {
+        mean: sum / ends.len() as f64,
+        makespan: ends.iter().copied().fold(0.0, f64::max),
+        restarts: outcome.jobs.iter().map(|job| job.restarts).sum(),
+        ends,
+    }
+}
+
+#[test]
+fn a_chosen_length_of_rounds_pays_for_fewer_restarts() {
+    let [fixed, auto] = results("rounds_as_long_as_restarts_ask_for");
+    assert!(auto.restarts * 2 < fixed.restarts);
+    assert!(auto.mean < 0.95 * fixed.mean && auto.makespan < 0.95 * fixed.makespan);
+}
+
+#[test]
+fn a_chosen_length_of_rounds_lets_short_jobs_in_sooner() {
+    let [fixed, auto] = results("rounds_as_short_as_short_jobs_ask_for");
+    // The four short ones are the last four; the long ones pay for more turns.
+    let waits = |result: &Result| -> f64 {
+        [20.0, 50.0, 80.0, 110.0].iter().zip(&result.ends[5..]).map(|(at, end)| end - at).sum()
+    };
+    assert!(waits(&auto) < 0.6 * waits(&fixed), "{} and {}", waits(&auto), waits(&fixed));
+    assert!(auto.makespan < 1.02 * fixed.makespan);
+}
+
+#[test]
+fn a_gang_across_two_types_uses_what_none_alone_can_hold() {
+    let [alone, mixed] = results("a_gang_across_two_types");
+    assert!(mixed.mean < 0.9 * alone.mean && mixed.makespan < 0.9 * alone.makespan);
+}
+
+#[test]
+fn cpus_take_jobs_off_the_gpu() {
+    let [without, with] = results("cpus_are_a_type_too");
+    assert!(with.makespan < without.makespan && with.mean < 0.95 * without.mean);
+}
+
+#[test]
+fn a_chosen_number_of_gpus_loses_less_to_size() {
+    let [wanted, chosen] = results("the_number_of_gpus_is_chosen");
+    assert!(chosen.mean < 0.9 * wanted.mean && chosen.makespan < 0.9 * wanted.makespan);
+}
+
+#[test]
+fn time_is_not_promised_on_a_type_that_cannot_hold_the_gang() {
+    let [counted, left_out] = results("a_type_that_cannot_hold_the_gang");
+    assert!(left_out.ends[0] < 0.95 * counted.ends[0]);
+}
+
+#[test]
+fn room_is_made_for_jobs_that_past_arrivals_foretell() {
+    let [greedy, ahead] = results("room_for_jobs_that_are_expected");
+    assert!(ahead.mean < 0.7 * greedy.mean);
+    // The one that makes room loses no more than it was asked to: a quarter of its speed.
+    let ran = |result: &Result| result.ends[2] - 105.0;
+    assert!(ran(&ahead) <= ran(&greedy) / 0.75 + 0.1);
+}
+
+#[test]
+fn four_light_jobs_together_beat_two_and_two() {
+    let [pairs, groups] = results("three_and_four_on_one_gpu");
+    assert!(groups.mean < 0.85 * pairs.mean && groups.makespan < 0.85 * pairs.makespan);
+}
