@@ -4,6 +4,7 @@ use std::sync::Arc;
 use trainyard_framework::RawSettings;
 use trainyard_policies::compose::{Choice, Selection};
 use trainyard_sim::{Options, Outcome, Quiet, simulate};
+use trainyard_workload::laws::Draw;
 use trainyard_workload::scenario::{self, Scenario};
 
 /// What came of a scenario under one of its policies.
@@ -20,7 +21,11 @@ struct Result {
 fn results<const N: usize>(name: &str) -> [Result; N] {
     let path = format!("{}/../../scenarios/gavel/{name}.scn", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let scenario = scenario::parse(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
+    of_text(name, &text)
+}
+
+fn of_text<const N: usize>(name: &str, text: &str) -> [Result; N] {
+    let scenario = scenario::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
     let results: Vec<Result> = (0..N).map(|number| result(&scenario, number)).collect();
     for (policy, result) in scenario.policies.iter().zip(&results) {
         println!(
@@ -117,4 +122,77 @@ fn room_is_made_for_jobs_that_past_arrivals_foretell() {
 fn four_light_jobs_together_beat_two_and_two() {
     let [pairs, groups] = results("three_and_four_on_one_gpu");
     assert!(groups.mean < 0.85 * pairs.mean && groups.makespan < 0.85 * pairs.makespan);
+}
+
+/// Times between arrivals, in minutes: exponential with this mean.
+fn arrivals(seed: u64, mean: f64) -> impl FnMut() -> f64 {
+    let (mut draw, mut at) = (Draw::new(seed, 0), 0.0);
+    move || {
+        at += mean * draw.exponential();
+        at
+    }
+}
+
+/// Jobs that need a V100 come at random among jobs that may run on both types and may not be stopped.
+fn mixed_arrivals(seed: u64, flexible: &str, costs: &str) -> String {
+    let mut at = arrivals(seed, 13.0);
+    let mut size = Draw::new(seed, 1);
+    let mut text = String::from("cluster 1x4 v100, 1x4 p100\n");
+    for job in 0..48 {
+        let (minutes, length) = (at(), 0.5 + size.exponential());
+        text += &match job % 2 {
+            0 => format!(
+                "job n{job} at {minutes:.2}m wants 1 kinds v100 model gavel-a3c work {:.0}\n",
+                12_000.0 * length
+            ),
+            _ => format!(
+                "job f{job} at {minutes:.2}m wants 1 {flexible} model gavel-a3c work {:.0}\n",
+                30_000.0 * length
+            ),
+        };
+    }
+    text + "policy gavel\npolicy gavel ahead=0.25\ncosts " + costs + "\n"
+}
+
+#[test]
+fn over_random_arrivals_the_greedy_shares_are_regretted() {
+    for (flexible, costs, most) in
+        [("fixed", "free", 0.98), ("", "flat save=20s start=100s", 1.005)]
+    {
+        let (mut greedy, mut ahead) = (0.0, 0.0);
+        for seed in 1..=4 {
+            let [one, other] =
+                of_text(&format!("seed {seed} {flexible}"), &mixed_arrivals(seed, flexible, costs));
+            greedy += one.mean;
+            ahead += other.mean;
+        }
+        println!("{flexible} {costs}: ahead has {:.3} of the greedy mean", ahead / greedy);
+        assert!(ahead < most * greedy, "{flexible}: {ahead} and {greedy}");
+    }
+}
+
+#[test]
+fn over_random_arrivals_a_chosen_length_of_rounds_never_costs_much_and_may_gain_a_lot() {
+    for (costs, most) in [
+        ("flat save=0s start=1s", 1.01),
+        ("flat save=5s start=25s", 1.0),
+        ("flat save=30s start=150s", 0.9),
+    ] {
+        let (mut fixed, mut auto) = (0.0, 0.0);
+        for seed in 1..=4 {
+            let mut at = arrivals(seed, 12.0);
+            let mut size = Draw::new(seed, 1);
+            let mut text = String::from("cluster 1x4 v100\n");
+            for job in 0..40 {
+                let (minutes, length) = (at(), 60.0 * size.exponential() + 1.0);
+                text += &format!("job j{job} at {minutes:.2}m wants 1 work {length:.1}m\n");
+            }
+            text += &format!("policy gavel\npolicy gavel round=auto\ncosts {costs}\n");
+            let [one, other] = of_text(&format!("seed {seed} {costs}"), &text);
+            fixed += one.mean;
+            auto += other.mean;
+        }
+        println!("{costs}: a chosen length has {:.3} of the mean at six minutes", auto / fixed);
+        assert!(auto < most * fixed, "{costs}: {auto} and {fixed}");
+    }
 }
