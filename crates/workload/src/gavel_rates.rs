@@ -89,9 +89,6 @@ mod tests {
         let rated = of_job_type("ResNet-50 (batch size 128)").unwrap();
         assert_eq!(rated.profile.name, "gavel-resnet50-b128");
         assert_eq!(rated.profile.unfit, [2, 4, 8].map(|gpus| ("k80".to_owned(), gpus)));
-        assert_eq!(
-            rated.on_v100(1),
-            Some(rated.on_v100(2).unwrap().min(rated.on_v100(1).unwrap()))
-        );
+        assert!(rated.on_v100(8) > rated.on_v100(1));
     }
 }
