@@ -123,16 +123,24 @@ fn meet(
     let Some(run) = read(name, pairs) else { return };
     for (method, how) in METHODS {
         let (mut engine, mut goal) = (Engine::new(method).expect("there"), goal());
-        let mut gaps = Gaps::default();
+        let (mut gaps, mut apart) = (Gaps::default(), Vec::new());
         for call in &run.calls {
             let table = told.table(call);
             let problem = Problem::new(&table, call.facts.clone());
             let shares = solved(goal.solve(&problem, &mut engine), (name, how), call);
             legal(&problem, &shares);
+            apart.push(farthest(&call.shares, &shares));
             gaps.add(measure(&problem, &call.shares), measure(&problem, &shares), larger);
         }
         gaps.check(name, how);
+        say!("{:<60} shares apart by {}", "", apart.join(" "));
     }
+}
+
+/// By how much two answers differ in the share in which they differ most.
+fn farthest(a: &[f64], b: &[f64]) -> String {
+    let widest = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    format!("{widest:.0e}")
 }
 
 #[test]

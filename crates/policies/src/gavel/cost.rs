@@ -47,6 +47,9 @@ pub struct Cheapest {
     pub slo: bool,
 }
 
+/// Shares are had a round or two late, so that a deadline is kept only by who aims at a moment before it: at this part of
+/// the time that is left.
+const EARLY: f64 = 0.95;
 /// By how much a promised rate may be missed, relatively.
 const MISSED: f64 = 1e-6;
 
@@ -63,11 +66,11 @@ impl Cheapest {
         worths.map(|(worth, choice)| worth / price(&choice.uses)).collect()
     }
 
-    /// The rate with which each deadline is kept; 0 without one.
-    fn promised(&self, problem: &Problem<'_>) -> Vec<f64> {
+    /// The rate with which each deadline is kept in a part of the time until then; 0 without one.
+    fn promised(&self, problem: &Problem<'_>, part: f64) -> Vec<f64> {
         let rate = |party: usize| match problem.parties[party].deadline {
             Some(seconds) if seconds > 0.0 && problem.parties[party].left.is_finite() => {
-                problem.parties[party].left / seconds
+                problem.parties[party].left / (seconds * part)
             }
             Some(_) | None => 0.0,
         };
@@ -98,7 +101,7 @@ fn kept(
 impl Goal for Cheapest {
     fn solve(&mut self, problem: &Problem<'_>, engine: &mut Engine) -> Result<Vec<f64>, Unsolved> {
         let worths = self.worths(problem);
-        let promised = self.promised(problem);
+        let promised = self.promised(problem, if engine.exact() { 1.0 } else { EARLY });
         if !self.slo || promised.iter().all(|rate| *rate <= 0.0) {
             return level::dearest(problem, &worths, None, engine);
         }
