@@ -34,7 +34,8 @@ pub struct Offer<'a> {
     /// In the scope of everything: free now, leaving aside what lifted jobs may want to keep.
     open: Option<Box<Free>>,
     /// The plan of each job touched so far.
-    touched: BTreeMap<JobId, Option<Allocation>>,
+    /// Boxed, because a map moves its values when others come.
+    touched: BTreeMap<JobId, Option<Box<Allocation>>>,
     /// Touched jobs in order of their newest grant.
     order: Vec<JobId>,
     granted: BTreeSet<JobId>,
@@ -209,7 +210,7 @@ impl<'a> Offer<'a> {
     /// The plan for a job at this point of the offer.
     pub fn plan(&self, job: JobId) -> Option<&Allocation> {
         match self.touched.get(&job) {
-            Some(planned) => planned.as_ref(),
+            Some(planned) => planned.as_deref(),
             None => self.view.job(job).and_then(|job| job.state.planned.as_ref()),
         }
     }
@@ -230,10 +231,10 @@ impl<'a> Offer<'a> {
         for job in self.order {
             let Some(to) = self.touched.remove(&job) else { continue };
             let from = self.view.job(job).and_then(|job| job.state.planned.as_ref());
-            if from == to.as_ref() {
+            if from == to.as_deref() {
                 continue;
             }
-            let change = Change { job, to };
+            let change = Change { job, to: to.map(|to| *to) };
             if change.to.is_none() { takings.push(change) } else { givings.push(change) }
         }
         takings.append(&mut givings);
@@ -456,7 +457,7 @@ impl<'a> Offer<'a> {
         self.free.take(&allocation);
         self.count_use(job, &allocation, true);
         self.undo.push((true, allocation.clone()));
-        self.touched.insert(job, Some(allocation));
+        self.touched.insert(job, Some(Box::new(allocation)));
         self.order.push(job);
     }
 

@@ -5,7 +5,7 @@
 
 use crate::options::{Options, Rounding};
 use crate::queue::Future;
-use crate::world::{Placed, Stage, World};
+use crate::world::{Stage, World};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use trainyard_engine::Trigger;
@@ -124,8 +124,8 @@ impl World<'_> {
     }
 
     fn running(&self) -> impl Iterator<Item = JobId> {
-        let running = |(_, placed): &(&JobId, &Placed)| placed.stage == Stage::Running;
-        self.placed.iter().filter(running).map(|(job, _)| *job)
+        let placed = self.placed.iter();
+        placed.filter(|(_, placed)| placed.stage == Stage::Running).map(|(job, _)| *job)
     }
 
     /// Measures out a job's part: the whole steps it can do in so many seconds, and one at least.

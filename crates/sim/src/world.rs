@@ -54,7 +54,8 @@ pub(crate) struct World<'a> {
     trigger: Trigger,
     pub(crate) rounds: Option<Rounds>,
     checkpoint_every: Span,
-    pub(crate) placed: BTreeMap<JobId, Placed>,
+    /// Boxed, because a map moves its values when others come and go.
+    pub(crate) placed: BTreeMap<JobId, Box<Placed>>,
     done: Vec<f64>,
     pub(crate) promises: u32,
     last_step: Time,
@@ -213,7 +214,7 @@ impl<'a> World<'a> {
             shares,
             task: None,
         };
-        self.placed.insert(job, placed);
+        self.placed.insert(job, Box::new(placed));
         if start == Span::ZERO {
             return self.begin(at, job);
         }
@@ -314,7 +315,7 @@ impl<'a> World<'a> {
     }
 
     /// A job gives its GPUs back.
-    fn remove(&mut self, at: Time, job: JobId) -> Placed {
+    fn remove(&mut self, at: Time, job: JobId) -> Box<Placed> {
         self.catch_up(at, job);
         let placed = self.placed.remove(&job).expect("only placed jobs are removed");
         self.gpus_used -= placed.config.gpus;

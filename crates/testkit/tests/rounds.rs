@@ -145,8 +145,8 @@ fn watch(
     options.setup.check_every = 1;
     let outcome = simulate(&workload, &Arc::new(cluster), pipeline, &options, &mut Quiet);
     assert_eq!(outcome.stats.faults + outcome.stats.policy_panics, 0, "{:?}", outcome.stats);
-    let plans = std::mem::take(&mut *plans.lock().expect("one thread"));
-    plans
+    let mut plans = plans.lock().expect("one thread");
+    std::mem::take(&mut *plans)
 }
 
 /// By how many rounds the worst choice was behind its share at the start of any round.
