@@ -4,8 +4,9 @@ use std::sync::Arc;
 use trainyard_framework::RawSettings;
 use trainyard_policies::compose::{Choice, Selection};
 use trainyard_sim::{Options, Outcome, Quiet, simulate};
+use trainyard_types::Event;
 use trainyard_workload::laws::Draw;
-use trainyard_workload::scenario::{self, Scenario};
+use trainyard_workload::scenario::{self, Broken, Scenario};
 
 /// What came of a scenario under one of its policies.
 struct Result {
@@ -48,6 +49,11 @@ fn result(scenario: &Scenario, number: usize) -> Result {
     let pipeline = Selection { policy: choice, ..Selection::default() }.build().expect("a policy");
     let mut options = Options { costs: scenario.costs, estimate_error: 0.0, ..Options::default() };
     options.setup.check_every = 1;
+    for failure in &scenario.failures {
+        let Broken::Node(node) = failure.what else { panic!("only nodes are lost here") };
+        options.injected.push((failure.at, Event::NodeLost(node)));
+        options.injected.push((failure.at + failure.length, Event::NodeUp(node)));
+    }
     let cluster = Arc::new(scenario.cluster.clone());
     let outcome: Outcome = simulate(&scenario.workload, &cluster, pipeline, &options, &mut Quiet);
     assert_eq!(outcome.stats.faults, 0, "{:?}", outcome.stats.fault_samples);
@@ -194,5 +200,40 @@ fn over_random_arrivals_a_chosen_length_of_rounds_never_costs_much_and_may_gain_
         }
         println!("{costs}: a chosen length has {:.3} of the mean at six minutes", auto / fixed);
         assert!(auto < most * fixed, "{costs}: {auto} and {fixed}");
+    }
+}
+
+#[test]
+fn every_setting_alone_and_all_together_bear_lost_nodes_and_serve_everyone() {
+    let mut text = String::from("cluster 2x4 v100, 2x4 p100, 1x8 cpu\n");
+    let (mut at, mut draw) = (arrivals(5, 6.0), Draw::new(5, 1));
+    for job in 0..40 {
+        let model = ["gavel-resnet18-b128", "gavel-a3c", "gavel-transformer-b64"][job % 3];
+        let gpus = [1, 2, 1, 4, 1, 8][job % 6];
+        let steps = 20_000.0 * draw.exponential() + 100.0;
+        let minutes = at();
+        text += &format!(
+            "job j{job} at {minutes:.2}m wants {gpus} min 1 max 8 model {model} work {steps:.0}\n"
+        );
+    }
+    for settings in [
+        "round=auto",
+        "sizes=true",
+        "mixed=true",
+        "holds=false",
+        "ahead=0.2",
+        "parts=3",
+        "pairs=true group_max=4",
+        "types=[v100,p100]",
+        "round=auto sizes=true mixed=true pairs=true group_max=3 ahead=0.1 parts=2 split=0.3",
+    ] {
+        for policy in ["gavel", "gavel-ftf", "gavel-makespan", "gavel-hierarchy"] {
+            text += &format!("policy {policy} {settings}\n");
+        }
+    }
+    text += "fail node 0 at 40m for 50m\nfail node 2 at 60m for 30m\ncosts profile\n";
+    let results: [Result; 36] = of_text("lost nodes", &text);
+    for (number, result) in results.iter().enumerate() {
+        assert!(result.mean.is_finite(), "policy {number} left someone behind");
     }
 }
