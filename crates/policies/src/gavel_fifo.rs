@@ -97,7 +97,8 @@ fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
         round,
         mechanism: rounds,
         reset_min: reset,
-        fill: false,
+        // A type with enough GPUs may still have no place for a job: by our rules it then runs where there is one.
+        fill: rounds == Mechanism::Ours,
         ..RoundSettings::default()
     };
     let share = InOrder { literal: rounds == Mechanism::Gavel };

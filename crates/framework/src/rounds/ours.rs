@@ -99,8 +99,10 @@ impl Ours {
         for (entry, runs) in self.entries.iter_mut().zip(runs) {
             entry.since = entry.since.filter(|_| runs);
         }
-        // Everyone has what it should have for ever: nobody need be asked again before something happens.
-        if self.entries.iter().any(|entry| entry.share > SHARE_MIN && entry.since.is_none()) {
+        // Where everyone has what it should have for ever, or nothing runs and time alone changes nothing, nobody need
+        // be asked again before something happens.
+        let behind = self.entries.iter().any(|one| one.share > SHARE_MIN && one.since.is_none());
+        if behind && self.entries.iter().any(|entry| entry.since.is_some()) {
             offer.wake_at(Time((round + 1).saturating_mul(settings.round.0)));
         }
     }
