@@ -76,7 +76,7 @@ impl Policy for AlloX {
         _cx: &mut Cx,
     ) -> Result<(), PolicyError> {
         let kinds: Vec<(GpuType, u32)> = view.state().shapes.clone();
-        let mut waiting = candidates(&kinds, view, offer.free());
+        let mut waiting = candidates(&kinds, view, offer);
         let tenants = least_served(&waiting, view);
         let mut part = self.alpha;
         while !waiting.is_empty() {
@@ -143,7 +143,12 @@ fn is_short(one: &Candidate<'_>, kind: GpuType, free: &Free) -> bool {
 }
 
 /// Waiting jobs with the time they take on each type. A job of unknown size counts as the longest there is.
-fn candidates<'v>(kinds: &[(GpuType, u32)], view: &View<'v>, free: &Free) -> Vec<Candidate<'v>> {
+fn candidates<'v>(
+    kinds: &[(GpuType, u32)],
+    view: &View<'v>,
+    offer: &mut Offer<'_>,
+) -> Vec<Candidate<'v>> {
+    let free = offer.free();
     let rate = |job: JobRef<'_>, (kind, per_node): (GpuType, u32)| {
         let want = &job.spec.want;
         let mut config = Config::packed(kind, want.gpus, per_node);
@@ -159,7 +164,12 @@ fn candidates<'v>(kinds: &[(GpuType, u32)], view: &View<'v>, free: &Free) -> Vec
         let lengths = kinds.iter().map(|kind| rate(job, *kind).map(|rate| left / rate)).collect();
         Candidate { job, lengths }
     });
-    waiting.filter(|one| one.lengths.iter().any(Option::is_some)).collect()
+    let can_run = |one: &Candidate<'_>| one.lengths.iter().any(Option::is_some);
+    let (able, unable): (Vec<_>, Vec<_>) = waiting.partition(can_run);
+    for one in unable {
+        offer.note(one.job.id(), Reason::NoSpeed);
+    }
+    able
 }
 
 /// Tenants with waiting jobs, by how much they have used for each unit of weight, least first.

@@ -102,6 +102,11 @@ impl Policy for GandivaFair {
         self.homes.retain(|id, _| is_there(id));
         let market = market::Market::new(view, offer.free(), &active);
         self.passes.entitle(market.entitled(self.trade));
+        for (job, worth) in active.iter().zip(&market.worth) {
+            if worth.iter().all(|worth| *worth <= 0.0) {
+                offer.note(job.id(), Reason::NoSpeed);
+            }
+        }
         self.choose(&active, &market, view, offer);
         if let Some(time) = self.next_turn(&active, &market, view, offer) {
             offer.wake_at(time);

@@ -2,7 +2,7 @@
 //!
 //! - [`problem`][]: what an objective is worked out from.
 //! - [`frame`][], [`level`][]: the rows that all models share, and the models that several objectives share.
-//! - [`engine`][], [`pooled`][], [`nash`][]: which solver works.
+//! - [`engine`][], [`pooled`][], [`paired`][], [`nash`][]: which solver works.
 //! - [`optimiser`][]: an objective as a front of the framework, and what happens when the solver fails.
 //! - [`beyond`][], [`ahead`][]: what the paper's objectives do not have.
 //! - the other modules: one objective each, with its entry.
@@ -23,6 +23,7 @@ pub mod makespan;
 pub mod max_min;
 pub mod nash;
 pub mod optimiser;
+pub mod paired;
 pub mod pooled;
 pub mod problem;
 pub mod proof;

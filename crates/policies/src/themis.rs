@@ -70,6 +70,13 @@ impl Policy for Program {
     }
 }
 
+/// When a part of a lease ends: at a multiple of its length at the latest, so that at these moments all GPUs are free at
+/// once and a large gang finds room.
+fn lease_end(now: Time, lease: Span, part: f64) -> Time {
+    let next = Time((now.0 / lease.0 + 1).saturating_mul(lease.0));
+    (now + lease.scaled(part)).min(next).max(now + Span(1))
+}
+
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
     let Settings { form, lease, filter, hidden } = raw.read(ENTRY.name)?;
     if lease < Span::secs(1) {

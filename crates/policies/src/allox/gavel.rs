@@ -82,13 +82,13 @@ impl Rows {
             (column / width + 1) as f64 * lengths[row][column % width] + waited(row)
         };
         let columns = row_by_row(jobs.len(), jobs.len() * width, cost);
-        for machine in 0..width {
+        for (machine, kind) in machines.iter().enumerate() {
             let here = columns.iter().enumerate().filter_map(|(row, column)| {
                 (*column).filter(|column| column % width == machine).map(|column| (column, row))
             });
             // The last position from the end is the first to run.
             if let Some((_, row)) = here.max() {
-                self.kept.insert(jobs[row].id(), machines[machine]);
+                self.kept.insert(jobs[row].id(), *kind);
             }
         }
         Ok(())

@@ -72,6 +72,11 @@ pub fn dearest(
     floors: Option<&[f64]>,
     engine: &mut Engine,
 ) -> Result<Vec<f64>, Unsolved> {
+    if engine.structured()
+        && let Some(answer) = pooled::max_sum(problem, worth, floors, engine)
+    {
+        return answer;
+    }
     let mut frame = Frame::new(Sense::Maximise, problem);
     let mut into = Vec::new();
     if let Some(floors) = floors {

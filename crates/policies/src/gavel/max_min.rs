@@ -40,6 +40,14 @@ impl Goal for MaxMin {
     fn solve(&mut self, problem: &Problem<'_>, engine: &mut Engine) -> Result<Vec<f64>, Unsolved> {
         level::filled(problem, &MaxMin::needs(problem), engine)
     }
+
+    fn needs(&self, problem: &Problem<'_>) -> Option<Vec<f64>> {
+        Some(MaxMin::needs(problem))
+    }
+
+    fn raises_the_least(&self) -> bool {
+        true
+    }
 }
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {

@@ -2,16 +2,28 @@
 
 use super::ahead::Ahead;
 use super::engine::{Engine, Unsolved};
+use super::paired;
 use super::problem::Problem;
 use crate::prelude::*;
 use std::collections::BTreeMap;
-use trainyard_framework::{Choice, Menu, RateTable, Shares, TimeShare};
+use trainyard_framework::{Choice, Menu, Pairs, RateTable, Shares, TimeShare};
 use trainyard_types::Quality;
 
 /// What shares are chosen for.
 pub trait Goal: Send {
     /// One share for each choice of the table.
     fn solve(&mut self, problem: &Problem<'_>, engine: &mut Engine) -> Result<Vec<f64>, Unsolved>;
+
+    /// The rate that each party needs at the level 1, for a goal that raises the least level: large problems of that form
+    /// make their pairs themselves.
+    fn needs(&self, _problem: &Problem<'_>) -> Option<Vec<f64>> {
+        None
+    }
+
+    /// Whether it is of that form.
+    fn raises_the_least(&self) -> bool {
+        false
+    }
 
     /// Whether rates make a difference to it.
     fn looks_at_rates(&self) -> bool {
@@ -36,6 +48,9 @@ pub struct Optimiser<G> {
     last: BTreeMap<Key, f64>,
 }
 
+/// The most jobs for which every two have a choice of their own.
+const PAIRED_MAX: usize = 32;
+
 /// What makes two choices of different tables the same one.
 type Key = (Vec<JobId>, Vec<(u16, u32)>, u16);
 
@@ -47,6 +62,19 @@ impl<G: Goal> Optimiser<G> {
     /// One that has solved nothing yet.
     pub fn new(goal: G, engine: Engine, menu: Menu) -> Optimiser<G> {
         Optimiser { goal, engine, menu, ahead: None, last: BTreeMap::new() }
+    }
+
+    /// Whether there are too many jobs for a choice for every two of them, and a solver that needs none.
+    fn makes_pairs(&self, view: &View<'_>) -> bool {
+        let plain = Menu { pairs: self.menu.pairs, group_max: 2, ..Menu::default() };
+        let jobs = view.waiting_len() + view.granted_len();
+        self.engine.structured()
+            && self.menu.pairs == Pairs::Gaining
+            && Menu { group_max: 2, ..self.menu } == plain
+            && self.menu.group_max <= 2
+            && self.ahead.is_none()
+            && jobs > PAIRED_MAX
+            && self.goal.raises_the_least()
     }
 
     /// Shares for a problem, and how good they are.
@@ -107,7 +135,8 @@ pub fn shrink(problem: &Problem<'_>, shares: &mut [f64]) {
 
 impl<G: Goal> TimeShare for Optimiser<G> {
     fn table(&mut self, view: &View<'_>, offer: &Offer<'_>) -> RateTable {
-        self.menu.table(view, offer)
+        let pairs = if self.makes_pairs(view) { Pairs::None } else { self.menu.pairs };
+        Menu { pairs, ..self.menu }.table(view, offer)
     }
 
     fn shares(
@@ -117,6 +146,13 @@ impl<G: Goal> TimeShare for Optimiser<G> {
         cx: &mut Cx,
     ) -> Result<Shares, PolicyError> {
         let problem = Problem::seen(table, view);
+        if self.makes_pairs(view)
+            && let Some(needs) = self.goal.needs(&problem)
+            && let Some(shares) = paired::max_min(&problem, &needs, view)
+        {
+            cx.quality = if problem.mended { Quality::Fallback } else { Quality::Proven };
+            return Ok(shares);
+        }
         let (mut shares, quality) = self.answer(&problem);
         if let Some(ahead) = &mut self.ahead {
             ahead.observe(table, view);

@@ -1,6 +1,6 @@
 //! A problem in the terms of the solvers that know the structure of time shares.
 
-use super::engine::Engine;
+use super::engine::{Engine, Unsolved};
 use super::finish_time::Terms;
 use super::problem::Problem;
 use trainyard_solver::shares::{Clock, Fractions, Member, Pool, Tenant, Way};
@@ -80,6 +80,23 @@ pub fn filled(
     let pooled = Pooled::of(problem)?;
     let found = engine.market.max_min_filled(&pooled.pool, needs, &Limit::steps(STEPS_MAX));
     pooled.answer(problem, &found)
+}
+
+/// The largest worth of all choices together, where each party has at least a rate. An error where that cannot be; nothing
+/// where the problem has another structure or the search is cut short.
+pub fn max_sum(
+    problem: &Problem<'_>,
+    worth: &[f64],
+    floors: Option<&[f64]>,
+    engine: &mut Engine,
+) -> Option<Result<Vec<f64>, Unsolved>> {
+    let pooled = Pooled::of(problem)?;
+    let worth: Vec<f64> = pooled.choices.iter().map(|choice| worth[*choice]).collect();
+    let (floors, limit) = (floors.unwrap_or_default(), Limit::steps(STEPS_MAX));
+    match engine.market.max_sum(&pooled.pool, &worth, floors, &limit) {
+        Some(found) => pooled.answer(problem, &found).map(|(_, shares)| Ok(shares)),
+        None => Some(Err(Unsolved::Infeasible)),
+    }
 }
 
 /// Tenants raised by their weights and their jobs inside, until nobody can gain.

@@ -1,6 +1,7 @@
 //! The arbiter: offers free GPUs to the jobs furthest from a fair finish, takes their bids and gives leases.
 
 use super::auction::{Bid, Bundle, hold};
+use super::lease_end;
 use crate::prelude::*;
 use crate::turns::able;
 use rand_chacha::rand_core::Rng;
@@ -54,8 +55,15 @@ impl Policy for Arbiter {
         }
         offer.everything();
         let candidates = view.waiting().chain(view.granted());
-        let open = candidates.filter(|job| offer.plan(job.id()).is_none());
-        let mut agents: Vec<Agent<'_>> = open.filter_map(|job| self.agent(job, view)).collect();
+        let open: Vec<JobRef<'_>> =
+            candidates.filter(|job| offer.plan(job.id()).is_none()).collect();
+        let mut agents: Vec<Agent<'_>> = Vec::with_capacity(open.len());
+        for job in open {
+            match self.agent(job, view) {
+                Some(agent) => agents.push(agent),
+                None => offer.note(job.id(), Reason::NoSpeed),
+            }
+        }
         let start = |agent: &Agent<'_>| agent.rho(self.lease.as_secs_f64(), agent.best);
         agents.sort_by(|a, b| start(b).total_cmp(&start(a)).then(a.job.id().cmp(&b.job.id())));
         if offer.free().total() > 0 {
@@ -229,14 +237,11 @@ impl Arbiter {
         }
     }
 
-    /// A grant with a lease. Leases end at multiples of their length at the latest, so that at these moments all GPUs are
-    /// free at once and a large gang finds room.
+    /// A grant with a part of a lease.
     fn lease(&self, job: JobRef<'_>, shape: Shape, part: f64, now: Time) -> Grant {
         let mut grant = wanted(job);
         grant.shape = shape;
-        let next = Time((now.0 / self.lease.0 + 1).saturating_mul(self.lease.0));
-        let until = (now + self.lease.scaled(part)).min(next).max(now + Span(1));
-        grant.lease_until = Some(until);
+        grant.lease_until = Some(lease_end(now, self.lease, part));
         grant
     }
 }

@@ -2,6 +2,7 @@
 //! they are behind the fractions of time that come out.
 
 use super::fairest::{Finish, fairest};
+use super::lease_end;
 use crate::prelude::*;
 use std::collections::BTreeMap;
 
@@ -56,7 +57,7 @@ impl Program {
                 continue;
             }
             let mut grant = wanted(job);
-            grant.lease_until = (!self.muri).then_some(view.now + self.lease);
+            grant.lease_until = (!self.muri).then(|| lease_end(view.now, self.lease, 1.0));
             offer.grant(&grant);
         }
         if !self.muri && order.iter().any(|turn| offer.plan(turn.id).is_none()) {
