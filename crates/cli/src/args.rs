@@ -221,6 +221,9 @@ pub struct WorldArgs {
     /// The error of estimates of sizes, as the standard deviation of its logarithm; 0 is exact [default: 0.3].
     #[arg(long, value_name = "SIGMA", allow_hyphen_values = true)]
     pub estimate_error: Option<String>,
+    /// The part of the measured speeds of pairs that policies are told, such as 0.3; they estimate the rest [default: 1].
+    #[arg(long, value_name = "PART", allow_hyphen_values = true)]
+    pub pairs_known: Option<String>,
     /// Decide only every so often, such as 5m, instead of at every event.
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub round: Option<String>,

@@ -377,6 +377,7 @@ impl Table {
             semantics: ValueEnum::from_str(semantics, true).map_err(|_| unknown(semantics))?,
             costs: None,
             estimate_error: None,
+            pairs_known: None,
             round: None,
             failures: None,
             decision_cost: None,

@@ -233,6 +233,7 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, Failure> {
         }
         "costs" => cell.world.costs = text(),
         "estimate-error" => cell.world.estimate_error = text(),
+        "pairs-known" => cell.world.pairs_known = text(),
         "round" => cell.world.round = text(),
         "failures" => cell.world.failures = text(),
         "decision-cost" => cell.world.decision_cost = text(),
@@ -256,10 +257,11 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, Failure> {
 }
 
 /// What can be varied besides policies, traces, clusters, loads and seeds.
-const OVER: [&str; 9] = [
+const OVER: [&str; 10] = [
     "semantics",
     "costs",
     "estimate-error",
+    "pairs-known",
     "round",
     "failures",
     "decision-cost",

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use trainyard_framework::RawSettings;
 use trainyard_policies::compose::{Choice, Selection};
 use trainyard_sim::{Options, Outcome, Quiet, simulate};
-use trainyard_workload::scenario::{self, Scenario};
+use trainyard_types::Event;
+use trainyard_workload::laws::Draw;
+use trainyard_workload::scenario::{self, Broken, Scenario};
 
 /// What came of a scenario under one of its policies.
 struct Result {
@@ -20,7 +22,11 @@ struct Result {
 fn results<const N: usize>(name: &str) -> [Result; N] {
     let path = format!("{}/../../scenarios/gavel/{name}.scn", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let scenario = scenario::parse(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
+    of_text(name, &text)
+}
+
+fn of_text<const N: usize>(name: &str, text: &str) -> [Result; N] {
+    let scenario = scenario::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
     let results: Vec<Result> = (0..N).map(|number| result(&scenario, number)).collect();
     for (policy, result) in scenario.policies.iter().zip(&results) {
         println!(
@@ -37,12 +43,28 @@ fn results<const N: usize>(name: &str) -> [Result; N] {
 }
 
 fn result(scenario: &Scenario, number: usize) -> Result {
+    told_pairs(scenario, number, 1.0)
+}
+
+/// The same where only a part of the measured pairs is known to the policy.
+fn told_pairs(scenario: &Scenario, number: usize, pairs_known: f64) -> Result {
     let policy = &scenario.policies[number];
     let settings = RawSettings::parse(policy.settings.split_whitespace()).expect("settings");
     let choice = Choice { name: policy.name.clone(), settings };
     let pipeline = Selection { policy: choice, ..Selection::default() }.build().expect("a policy");
-    let mut options = Options { costs: scenario.costs, estimate_error: 0.0, ..Options::default() };
+    let mut options = Options {
+        costs: scenario.costs,
+        estimate_error: 0.0,
+        pairs_known,
+        seed: scenario.seed,
+        ..Options::default()
+    };
     options.setup.check_every = 1;
+    for failure in &scenario.failures {
+        let Broken::Node(node) = failure.what else { panic!("only nodes are lost here") };
+        options.injected.push((failure.at, Event::NodeLost(node)));
+        options.injected.push((failure.at + failure.length, Event::NodeUp(node)));
+    }
     let cluster = Arc::new(scenario.cluster.clone());
     let outcome: Outcome = simulate(&scenario.workload, &cluster, pipeline, &options, &mut Quiet);
     assert_eq!(outcome.stats.faults, 0, "{:?}", outcome.stats.fault_samples);
@@ -117,4 +139,145 @@ fn room_is_made_for_jobs_that_past_arrivals_foretell() {
 fn four_light_jobs_together_beat_two_and_two() {
     let [pairs, groups] = results("three_and_four_on_one_gpu");
     assert!(groups.mean < 0.85 * pairs.mean && groups.makespan < 0.85 * pairs.makespan);
+}
+
+/// Times between arrivals, in minutes: exponential with this mean.
+fn arrivals(seed: u64, mean: f64) -> impl FnMut() -> f64 {
+    let (mut draw, mut at) = (Draw::new(seed, 0), 0.0);
+    move || {
+        at += mean * draw.exponential();
+        at
+    }
+}
+
+/// Jobs that need a V100 come at random among jobs that may run on both types and may not be stopped.
+fn mixed_arrivals(seed: u64, flexible: &str, costs: &str) -> String {
+    let mut at = arrivals(seed, 13.0);
+    let mut size = Draw::new(seed, 1);
+    let mut text = String::from("cluster 1x4 v100, 1x4 p100\n");
+    for job in 0..48 {
+        let (minutes, length) = (at(), 0.5 + size.exponential());
+        text += &match job % 2 {
+            0 => format!(
+                "job n{job} at {minutes:.2}m wants 1 kinds v100 model gavel-a3c work {:.0}\n",
+                12_000.0 * length
+            ),
+            _ => format!(
+                "job f{job} at {minutes:.2}m wants 1 {flexible} model gavel-a3c work {:.0}\n",
+                30_000.0 * length
+            ),
+        };
+    }
+    text + "policy gavel\npolicy gavel ahead=0.25\ncosts " + costs + "\n"
+}
+
+#[test]
+fn over_random_arrivals_the_greedy_shares_are_regretted() {
+    for (flexible, costs, most) in
+        [("fixed", "free", 0.98), ("", "flat save=20s start=100s", 1.005)]
+    {
+        let (mut greedy, mut ahead) = (0.0, 0.0);
+        for seed in 1..=4 {
+            let [one, other] =
+                of_text(&format!("seed {seed} {flexible}"), &mixed_arrivals(seed, flexible, costs));
+            greedy += one.mean;
+            ahead += other.mean;
+        }
+        println!("{flexible} {costs}: ahead has {:.3} of the greedy mean", ahead / greedy);
+        assert!(ahead < most * greedy, "{flexible}: {ahead} and {greedy}");
+    }
+}
+
+#[test]
+fn over_random_arrivals_a_chosen_length_of_rounds_never_costs_much_and_may_gain_a_lot() {
+    for (costs, most) in [
+        ("flat save=0s start=1s", 1.01),
+        ("flat save=5s start=25s", 1.0),
+        ("flat save=30s start=150s", 0.9),
+    ] {
+        let (mut fixed, mut auto) = (0.0, 0.0);
+        for seed in 1..=4 {
+            let mut at = arrivals(seed, 12.0);
+            let mut size = Draw::new(seed, 1);
+            let mut text = String::from("cluster 1x4 v100\n");
+            for job in 0..40 {
+                let (minutes, length) = (at(), 60.0 * size.exponential() + 1.0);
+                text += &format!("job j{job} at {minutes:.2}m wants 1 work {length:.1}m\n");
+            }
+            text += &format!("policy gavel\npolicy gavel round=auto\ncosts {costs}\n");
+            let [one, other] = of_text(&format!("seed {seed} {costs}"), &text);
+            fixed += one.mean;
+            auto += other.mean;
+        }
+        println!("{costs}: a chosen length has {:.3} of the mean at six minutes", auto / fixed);
+        assert!(auto < most * fixed, "{costs}: {auto} and {fixed}");
+    }
+}
+
+#[test]
+fn every_setting_alone_and_all_together_bear_lost_nodes_and_serve_everyone() {
+    let mut text = String::from("cluster 2x4 v100, 2x4 p100, 1x8 cpu\n");
+    let (mut at, mut draw) = (arrivals(5, 6.0), Draw::new(5, 1));
+    for job in 0..40 {
+        let model = ["gavel-resnet18-b128", "gavel-a3c", "gavel-transformer-b64"][job % 3];
+        let gpus = [1, 2, 1, 4, 1, 8][job % 6];
+        let steps = 20_000.0 * draw.exponential() + 100.0;
+        let minutes = at();
+        text += &format!(
+            "job j{job} at {minutes:.2}m wants {gpus} min 1 max 8 model {model} work {steps:.0}\n"
+        );
+    }
+    for settings in [
+        "round=auto",
+        "sizes=true",
+        "mixed=true",
+        "holds=false",
+        "ahead=0.2",
+        "parts=3",
+        "pairs=true group_max=4",
+        "types=[v100,p100]",
+        "round=auto sizes=true mixed=true pairs=true group_max=3 ahead=0.1 parts=2 split=0.3",
+    ] {
+        for policy in ["gavel", "gavel-ftf", "gavel-makespan", "gavel-hierarchy"] {
+            text += &format!("policy {policy} {settings}\n");
+        }
+    }
+    text += "fail node 0 at 40m for 50m\nfail node 2 at 60m for 30m\ncosts profile\n";
+    let results: [Result; 36] = of_text("lost nodes", &text);
+    for (number, result) in results.iter().enumerate() {
+        assert!(result.mean.is_finite(), "policy {number} left someone behind");
+    }
+}
+
+#[test]
+fn estimated_pairs_serve_almost_as_well_as_measured_ones() {
+    let models = [
+        "h200-resnet18-b128-tf32",
+        "h200-resnet50-b64-bf16",
+        "h200-vgg16-b64-bf16",
+        "h200-bert-base-b32-bf16",
+        "h200-gpt2-small-b8-bf16",
+        "h200-lstm-lm-b80-tf32",
+        "h200-ncf-b32768-tf32",
+        "h200-dcgan-b256-tf32",
+    ];
+    let parts = [1.0, 0.5, 0.3, 0.0];
+    let mut means = [0.0; 4];
+    for seed in 1..=6 {
+        let mut draw = Draw::new(seed, 1);
+        let mut text = format!("cluster 1x4 h200\nseed {seed}\n");
+        for job in 0..24 {
+            let (model, length) = (models[job % 8], 60.0 * draw.exponential() + 10.0);
+            text += &format!("job j{job} at 0s wants 1 model {model} work {length:.1}m\n");
+        }
+        text += "policy gavel pairs=true\npolicy gavel\ncosts free\n";
+        let scenario = scenario::parse(&text).expect("a scenario");
+        for (mean, part) in means.iter_mut().zip(parts) {
+            *mean += told_pairs(&scenario, 0, part).mean;
+        }
+    }
+    let beside = means.map(|mean| mean / means[0]);
+    println!("mean time with 50, 30 and 0 % of pairs known beside all: {:.3?}", &beside[1..]);
+    assert!(beside[1] < 1.03 && beside[2] < 1.05, "{beside:?}");
+    assert!(beside[3] > beside[2], "what is estimated is worth something: {beside:?}");
 }

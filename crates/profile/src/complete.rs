@@ -19,7 +19,7 @@ pub mod table;
 pub mod trial;
 
 pub use choose::{Errors, Estimate, Way, errors, estimate};
-pub use fill::{Filled, fill};
+pub use fill::{Filled, fill, told};
 pub use table::PairTable;
 pub use trial::{Hidden, Trial, trial};
 

@@ -98,6 +98,8 @@ pub struct Options {
     pub distance: Distance,
     /// The error of what policies are told about sizes: the standard deviation of its logarithm; 0 is exact.
     pub estimate_error: f64,
+    /// The part of measured speeds beside others that policies are told; the rest they are told as estimated from it.
+    pub pairs_known: f64,
     /// How long a decision takes.
     pub decision_cost: DecisionCost,
     /// Random failures of nodes.
@@ -123,6 +125,7 @@ impl Default for Options {
             rounding: Rounding::Exact,
             distance: Distance::Counts,
             estimate_error: 0.3,
+            pairs_known: 1.0,
             decision_cost: DecisionCost::default(),
             failures: None,
             checkpoint_every: Span::secs(1800),

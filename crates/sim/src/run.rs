@@ -10,7 +10,8 @@ use crate::world::World;
 use std::sync::Arc;
 use trainyard_engine::Engine;
 use trainyard_framework::{Knowledge, Live, Pipeline};
-use trainyard_profile::Speeds;
+use trainyard_profile::complete::told;
+use trainyard_profile::{Catalog, Speeds};
 use trainyard_types::{Action, Cluster, End, Event, GpuType, JobId, NodeId, Span, Time};
 use trainyard_workload::Workload;
 
@@ -68,6 +69,15 @@ struct Simulation<'a> {
     steps: u64,
 }
 
+/// A catalog on a cluster, as the options say.
+fn bound(catalog: &Catalog, cluster: &Cluster, options: &Options) -> Speeds {
+    let speeds = Speeds::new(catalog, cluster).with_costs(options.costs);
+    match options.distance {
+        Distance::Counts => speeds,
+        Distance::Ignored => speeds.without_distance(),
+    }
+}
+
 impl<'a> Simulation<'a> {
     fn new(
         workload: &'a Workload,
@@ -75,15 +85,17 @@ impl<'a> Simulation<'a> {
         pipeline: Pipeline,
         options: &'a Options,
     ) -> Simulation<'a> {
-        let speeds = Speeds::new(&workload.catalog, cluster).with_costs(options.costs);
-        let speeds = match options.distance {
-            Distance::Counts => speeds,
-            Distance::Ignored => speeds.without_distance(),
+        let speeds = Arc::new(bound(&workload.catalog, cluster, options));
+        let believed = match options.pairs_known {
+            1.0.. => Arc::clone(&speeds),
+            part => {
+                let told = told(&workload.catalog, part, options.seed);
+                Arc::new(bound(&told, cluster, options))
+            }
         };
-        let speeds = Arc::new(speeds);
         let exact = pipeline.needs.work_left == Knowledge::Exact;
         let error = if exact { 0.0 } else { options.estimate_error };
-        let beliefs = Estimates::new(workload, Arc::clone(&speeds), error, options.seed);
+        let beliefs = Estimates::new(workload, believed, error, options.seed);
         let mut setup = options.setup;
         setup.trigger = options.trigger;
         setup.seed = options.seed;

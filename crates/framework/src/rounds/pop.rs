@@ -402,8 +402,10 @@ mod tests {
                 Err(PolicyError::Infeasible)
             }
         }
-        // A slice has 4 GPUs: more than half of it is large.
-        let table = table(&[1, 8, 2, 6, 7]);
+        // A slice has 4 GPUs: more than half of it is large. Small ones are there so that nobody is heavy.
+        let mut gpus = vec![1; 25];
+        gpus[1..5].copy_from_slice(&[8, 2, 6, 7]);
+        let table = table(&gpus);
         let pop = Pop::new(vec![Nobody, Nobody, Nobody, Nobody], 0.5, 1);
         let pieces = pop.pieces(&table, |_| 1.0);
         assert_eq!(pieces, BTreeMap::from([(JobId(1), 4), (JobId(3), 3)]), "7 cannot be divided");

@@ -1,5 +1,6 @@
 //! The pairs of a catalog that were not measured, estimated and marked as such.
 
+use super::choose::mixed;
 use super::{Errors, PairTable, Way, estimate};
 use crate::{Catalog, ModelProfile, Pair, Sharing};
 
@@ -34,6 +35,27 @@ pub fn fill(catalog: &mut Catalog) -> Vec<Filled> {
         catalog.add(model);
     }
     report
+}
+
+/// The catalog as someone sees it who measured only a part of the pairs and estimates the rest.
+///
+/// Which pairs that are depends on the seed; both speeds of a pair are measured together. That two jobs do not fit on a
+/// GPU is known without a measurement.
+pub fn told(catalog: &Catalog, part: f64, seed: u64) -> Catalog {
+    let mut told = catalog.clone();
+    for (id, model) in catalog.iter() {
+        let mut model = model.clone();
+        model.pairs.retain(|pair| {
+            let other = catalog.find(&pair.partner).unwrap_or(id);
+            let (low, high) = (id.min(other).0 as usize, id.max(other).0 as usize);
+            let draw = mixed(&(low ^ (seed as usize).rotate_left(40), high));
+            let fits = pair.time_sliced > 0.0 || pair.mps > 0.0;
+            !fits || (draw >> 11) as f64 / (1u64 << 53) as f64 <= part
+        });
+        told.add(model);
+    }
+    fill(&mut told);
+    told
 }
 
 fn fill_kind(models: &mut [ModelProfile], kind: &str) -> Vec<Filled> {
@@ -106,6 +128,14 @@ mod tests {
         assert!(find("alone").pairs.is_empty() && find("generic").pairs.is_empty());
         let none = Pair { kind: "k80".to_owned(), ..Pair::measured("b", 0.0, 0.0) };
         assert!(!pairs.iter().any(|pair| pair.kind == none.kind), "nothing was measured on it");
+        // Who measured nothing estimates nothing, and who measured all is told the truth.
+        let pairs = |catalog: &Catalog| -> usize {
+            catalog
+                .iter()
+                .map(|(_, model)| model.pairs.iter().filter(|it| !it.estimated).count())
+                .sum()
+        };
+        assert_eq!((pairs(&told(&catalog, 0.0, 1)), pairs(&told(&catalog, 1.0, 1))), (0, 5));
         // Filling once more changes nothing: estimates are not learnt from.
         let mut again = catalog.clone();
         fill(&mut again);
