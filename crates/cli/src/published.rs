@@ -73,6 +73,9 @@ pub struct Table {
     unit: Option<f64>,
     relative: Option<f64>,
     absolute: Option<f64>,
+    /// Measures of which less is better, and what ours must not exceed, however far from the published value it lies.
+    #[serde(default)]
+    at_most: BTreeMap<String, f64>,
     /// Its runs.
     pub run: Vec<Row>,
 }
@@ -215,7 +218,10 @@ impl Table {
                 ours: value,
                 native: mean_of(column, &native),
                 // A value that is not a number is within nothing.
-                within: off <= self.allowed(paper),
+                within: match self.at_most.get(column.key) {
+                    Some(most) => value <= *most,
+                    None => off <= self.allowed(paper),
+                },
             });
         }
         Ok(redone)
