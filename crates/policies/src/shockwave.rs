@@ -197,9 +197,10 @@ impl Shockwave {
         let share = share(gpus, fitting.len());
         let mut planned = Vec::with_capacity(fitting.len());
         for (job, outlook) in fitting.into_iter().zip(known) {
-            let outlook = outlook.unwrap_or_else(|| Outlook {
-                past: job.state.ran(view.now).as_secs_f64(),
-                ..unknown.clone()
+            // Time on GPUs stands for progress, so that those alike take turns.
+            let outlook = outlook.unwrap_or_else(|| {
+                let past = job.state.ran(view.now).as_secs_f64();
+                Outlook { total: past + unknown, done: past, past, rest: unknown, pace: 1.0 }
             });
             let (origin, submitted) = self.clock_of(job);
             let (_, target) = self.memory.entry(job.id()).or_default();
@@ -230,15 +231,12 @@ impl Shockwave {
         }
     }
 
-    /// A job of which nobody knows the length is taken for one like the others, or one as long as the window.
-    fn unknown(&self, known: &[Option<Outlook>]) -> Outlook {
-        let rests: Vec<f64> = known.iter().flatten().map(|outlook| outlook.rest).collect();
+    /// Seconds left of a job of which nobody knows the length: the median of the others, or as long as the window.
+    fn unknown(&self, known: &[Option<Outlook>]) -> f64 {
+        let mut rests: Vec<f64> = known.iter().flatten().map(|outlook| outlook.rest).collect();
+        rests.sort_by(f64::total_cmp);
         let window = self.settings.round.as_secs_f64() * f64::from(self.settings.window);
-        let rest = match rests.is_empty() {
-            true => window,
-            false => rests.iter().sum::<f64>() / rests.len() as f64,
-        };
-        Outlook { total: rest, done: 0.0, past: 0.0, rest, pace: 1.0 }
+        rests.get(rests.len() / 2).copied().unwrap_or(window)
     }
 
     /// The program and its answer: with the constraint of fairness if it can be kept, else with weights in its place.

@@ -103,9 +103,11 @@ impl Seen {
         let seconds: Option<f64> =
             shares.iter().map(|(batch, work)| Some(work * time(*batch)?)).sum();
         let rest = if of_rest > 0.0 { seconds? / of_rest * rest } else { pace * rest };
-        let outlook = Outlook { total, done: credited, past: past?, rest: rest.max(1.0), pace };
-        let numbers = [total, outlook.past, outlook.rest, pace];
-        (numbers.iter().all(|number| number.is_finite()) && pace > 0.0).then_some(outlook)
+        let past = past?;
+        // What is too long for arithmetic is as good as not known.
+        let is_sound = [total, past, rest, pace].iter().all(|number| number.is_finite());
+        let outlook = Outlook { total, done: credited, past, rest: rest.max(1.0), pace };
+        (is_sound && pace > 0.0).then_some(outlook)
     }
 }
 
