@@ -75,6 +75,20 @@ pub struct Table {
     absolute: Option<f64>,
     /// Its runs.
     pub run: Vec<Row>,
+    /// What its runs show beside each other.
+    #[serde(default)]
+    ratio: Vec<Ratio>,
+}
+
+/// One run over another in the first measure: what a figure is drawn to show.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ratio {
+    name: String,
+    of: String,
+    over: String,
+    /// Ours must be at least this.
+    least: f64,
 }
 
 /// A folder of measured trainings.
@@ -188,6 +202,34 @@ impl Table {
             (None, Some(distance)) => format!("{distance}"),
             (None, None) => "exact".to_owned(),
         }
+    }
+
+    /// Whether it reads files of the authors.
+    pub fn needs_data(&self) -> bool {
+        let own = [&self.speeds, &self.golden, &self.golden_jobs].into_iter().any(Option::is_some);
+        let row = |row: &Row| {
+            let traces = !row.trace.is_empty() || !row.traces.is_empty();
+            traces || row.golden_jobs.is_some() || row.samples.is_some()
+        };
+        own || self.trainings.is_some() || self.run.iter().any(row)
+    }
+
+    /// The stated ratios of runs that were redone.
+    pub fn ratios(&self, redone: &[Redone]) -> Vec<Redone> {
+        let find = |name: &str| redone.iter().find(|one| one.name == name);
+        let ratio = |ratio: &Ratio| {
+            let (of, over) = (find(&ratio.of)?, find(&ratio.over)?);
+            let ours = of.ours / over.ours;
+            Some(Redone {
+                name: ratio.name.clone(),
+                measure: "ratio",
+                paper: of.paper / over.paper,
+                ours,
+                native: of.native.zip(over.native).map(|(of, over)| of / over),
+                within: ours >= ratio.least,
+            })
+        };
+        self.ratio.iter().filter_map(ratio).collect()
     }
 
     /// Runs one row, below the folder of the data.
@@ -462,6 +504,7 @@ fn first_column(path: &Path) -> Result<Vec<String>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trainyard_sim::Semantics;
 
     #[test]
     fn the_embedded_tables_are_sound() {
@@ -486,6 +529,17 @@ mod tests {
                 assert!(row.jobs.is_empty() || row.traces.is_empty(), "{}", row.name);
                 let of_jobs = table.golden_jobs.is_some() || row.golden_jobs.is_some();
                 assert_eq!(of_jobs, !row.jobs.is_empty(), "{}", row.name);
+                let stages =
+                    StageArgs { place: None, admit: None, tune: Vec::new(), sets: Vec::new() };
+                let policy = row.policy.replace("{seed}", "0");
+                let found = choice::entrant_alone(&policy, &stages, Semantics::Native);
+                let found = found.unwrap_or_else(|it| panic!("{}: {}", row.name, it.message()));
+                // Samples are only told when it runs.
+                assert!(row.samples.is_some() || found.selection.build().is_ok(), "{}", row.name);
+            }
+            for Ratio { name, of, over, .. } in &table.ratio {
+                let known = |name: &String| table.run.iter().any(|row| row.name == *name);
+                assert!(known(of) && known(over), "{}: {name}", table.id);
             }
         }
     }
