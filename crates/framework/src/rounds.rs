@@ -6,12 +6,14 @@
 //! - `ours`: our rules, credits in seconds.
 //! - `gavel`, `shuffle`: the rules of Gavel's own simulator.
 //! - `group`: from a choice to grants.
+//! - `known`: the table of the last decision.
 //! - `length`: how long a round is.
 //! - `pop`: a large problem in parts; `only`: some types and no others.
 
 mod blind;
 mod gavel;
 mod group;
+mod known;
 mod length;
 mod menu;
 mod only;
@@ -32,6 +34,7 @@ pub use table::{Choice, Cleaned, RateTable, Shares};
 
 use crate::{Cx, Offer, Policy, PolicyError, View};
 use gavel::Gavel;
+use known::Known;
 use ours::Ours;
 use trainyard_types::{JobId, Quality, Reason, Span};
 
@@ -53,6 +56,11 @@ pub trait TimeShare: Send {
         cx: &mut Cx,
     ) -> Result<Shares, PolicyError>;
 
+    /// Whether its table is the same for the same jobs, GPUs and beliefs, so that it need not be made for each round.
+    fn is_steady(&self) -> bool {
+        true
+    }
+
     /// Forgets everything.
     fn forget(&mut self) {}
 }
@@ -64,6 +72,7 @@ pub struct Rounds<S> {
     share: S,
     settings: RoundSettings,
     rules: Rules,
+    known: Option<Known>,
     /// The jobs for which the length of a round was chosen.
     chosen_for: Vec<JobId>,
 }
@@ -86,7 +95,13 @@ impl<S: TimeShare> Rounds<S> {
     /// Rounds by settings.
     pub fn new(share: S, settings: RoundSettings) -> Rounds<S> {
         assert!(settings.round > Span::ZERO, "a round takes time");
-        Rounds { share, rules: Rules::new(&settings), settings, chosen_for: Vec::new() }
+        Rounds {
+            share,
+            rules: Rules::new(&settings),
+            settings,
+            known: None,
+            chosen_for: Vec::new(),
+        }
     }
 }
 
@@ -97,25 +112,26 @@ impl<S: TimeShare> Policy for Rounds<S> {
         offer: &mut Offer<'_>,
         cx: &mut Cx,
     ) -> Result<(), PolicyError> {
-        let mut table = self.share.table(view, offer);
-        let cleaned = table.clean();
+        let fresh = Known::update(&mut self.known, &mut self.share, (view, offer));
+        let Some(Known { table, cleaned, .. }) = &self.known else { return Ok(()) };
         for job in cleaned.without.iter().chain(&cleaned.bad_rates) {
             offer.note(*job, Reason::NoSpeed);
         }
         if self.settings.auto && self.chosen_for != table.jobs {
-            self.settings.round = length::best(&table, view);
+            self.settings.round = length::best(table, view);
             self.chosen_for.clone_from(&table.jobs);
         }
         let mut ask = Asked { share: &mut self.share, view, cx };
         match &mut self.rules {
-            Rules::Ours(rules) => rules.decide(&self.settings, table, &mut ask, offer),
-            Rules::Gavel(rules) => rules.decide(&self.settings, table, &mut ask, offer),
+            Rules::Ours(rules) => rules.decide(&self.settings, (table, fresh), &mut ask, offer),
+            Rules::Gavel(rules) => rules.decide(&self.settings, (table, fresh), &mut ask, offer),
         }
         Ok(())
     }
 
     fn forget(&mut self) {
         self.share.forget();
+        self.known = None;
         self.chosen_for.clear();
         self.rules = Rules::new(&self.settings);
     }

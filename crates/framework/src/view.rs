@@ -23,6 +23,11 @@ pub trait Beliefs: Send + Sync {
         None
     }
 
+    /// A number that changes with every change of a speed, or nothing if that cannot be told.
+    fn version(&self) -> Option<u64> {
+        None
+    }
+
     /// The same beliefs once more, to be thought on while these go on learning.
     fn copied(&self) -> Arc<dyn Beliefs>;
 
@@ -153,6 +158,11 @@ impl<'a> View<'a> {
             return None;
         }
         self.beliefs.rate(job.spec, on)
+    }
+
+    /// A number that changes with every change of what is believed about speeds, or nothing if that cannot be told.
+    pub fn beliefs_version(&self) -> Option<u64> {
+        self.beliefs.version()
     }
 
     /// What a change of placement would cost.

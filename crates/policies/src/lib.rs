@@ -42,6 +42,7 @@ mod prelude;
 pub mod registry;
 
 // One policy each.
+pub mod allox;
 pub mod conservative;
 pub mod easy;
 pub mod elas;
@@ -57,6 +58,7 @@ pub mod priority;
 pub mod sjf;
 pub mod srsf;
 pub mod srtf;
+pub mod themis;
 pub mod tiresias;
 
 // Gates.

@@ -1,8 +1,8 @@
 //! The one table that makes policies, placers, gates and tuners exist.
 
 use crate::{
-    conservative, easy, elas, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, gittins,
-    las, load, place, priority, sjf, srsf, srtf, tiresias,
+    allox, conservative, easy, elas, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo,
+    gittins, las, load, place, priority, sjf, srsf, srtf, themis, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -16,12 +16,14 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &srsf::ENTRY,
     &srtf::ENTRY,
     &sjf::ENTRY,
+    &allox::ENTRY,
     &gittins::ENTRY,
     &tiresias::ENTRY,
     &las::ENTRY,
     &elas::ENTRY,
     &fair_share::ENTRY,
     &priority::ENTRY,
+    &themis::ENTRY,
     &gandiva::ENTRY,
     &gavel::max_min::ENTRY,
     &gavel::finish_time::ENTRY,

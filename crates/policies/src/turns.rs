@@ -45,3 +45,19 @@ pub(crate) fn able(want: &Want, id: NodeId, view: &View<'_>, free: &Free) -> u32
     let by_memory = by_host(node.memory_mib, want.memory_mib_per_gpu);
     free.up(id).count_ones().min(by_cpus).min(by_memory)
 }
+
+/// Whether nodes of a type in service could hold a job, were it alone there.
+pub(crate) fn could_hold(want: &Want, kind: GpuType, view: &View<'_>, free: &Free) -> bool {
+    if !want.accepts(kind) || free.in_service(kind) < want.gpus {
+        return false;
+    }
+    let host = want.cpus_per_gpu > 0 || want.memory_mib_per_gpu > 0;
+    if want.nodes_max == 0 && want.pool.is_none() && want.gpu_memory_mib == 0 && !host {
+        return true;
+    }
+    let nodes = (0..free.nodes()).map(NodeId).filter(|node| free.kind(*node) == kind);
+    let mut gpus: Vec<u32> = nodes.map(|node| able(want, node, view, free)).collect();
+    gpus.sort_unstable_by(|a, b| b.cmp(a));
+    let most = if want.nodes_max == 0 { gpus.len() } else { usize::from(want.nodes_max) };
+    gpus.iter().take(most).sum::<u32>() >= want.gpus
+}

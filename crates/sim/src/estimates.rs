@@ -35,6 +35,10 @@ impl Estimates {
 }
 
 impl Beliefs for Estimates {
+    fn version(&self) -> Option<u64> {
+        Some(0)
+    }
+
     fn copied(&self) -> Arc<dyn Beliefs> {
         Arc::new(self.clone())
     }

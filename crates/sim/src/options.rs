@@ -209,7 +209,12 @@ impl Semantics {
         match self {
             Semantics::Native => &[],
             Semantics::Tiresias => &[REFILL, REQUEUE, ("jump", "tiresias-code", None)],
-            Semantics::Muri => &[REFILL, REQUEUE, ("jump", "muri-code", None)],
+            Semantics::Muri => &[
+                REFILL,
+                REQUEUE,
+                ("jump", "muri-code", None),
+                ("form", "muri-code", Some("hidden")),
+            ],
             Semantics::Pollux => &[("mode", "recount", None)],
             Semantics::Gavel => &[
                 ("rounds", "gavel", None),

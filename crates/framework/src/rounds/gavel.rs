@@ -6,7 +6,7 @@
 
 use super::shuffle::Shuffler;
 use super::{Asked, Choice, RateTable, RoundSettings, Shares, group};
-use crate::{Answer, Offer, View};
+use crate::{Offer, View};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -102,7 +102,7 @@ impl Gavel {
     pub(super) fn decide(
         &mut self,
         settings: &RoundSettings,
-        table: RateTable,
+        (table, fresh): (&RateTable, bool),
         ask: &mut Asked<'_, '_>,
         offer: &mut Offer<'_>,
     ) {
@@ -117,7 +117,7 @@ impl Gavel {
         offer.leave_idle();
         let idle = std::mem::replace(&mut self.started, true) && self.tasks.is_empty();
         let now = self.settle(settings, view);
-        let came = self.update(settings, &table);
+        let came = fresh && self.update(settings, table);
         if idle && !came {
             // Nothing ran and nobody came: the wait for the next reset would last for ever.
             self.last_reset = 0.0;
@@ -127,10 +127,12 @@ impl Gavel {
             now - self.last_reset >= settings.reset_min.as_secs_f64() || self.last_reset == 0.0;
         if self.changed && due {
             self.reset(settings, now);
-            self.take_shares(settings, &table, ask.shares(&table));
+            let nobody = table.jobs.is_empty();
+            let shares = if nobody { Some(Shares::default()) } else { ask.shares(table) };
+            self.take_shares(settings, table, shares);
         }
-        let picked = self.pick(settings, &table, (view, offer));
-        self.place(now, &table, picked, (view, offer));
+        let picked = self.pick(settings, table, (view, offer));
+        self.place(now, table, picked, (view, offer));
         self.wake(settings, view, offer);
     }
 
@@ -261,11 +263,12 @@ impl Gavel {
         }
         let mut picked = Vec::new();
         for kind in self.order_of_kinds(settings, table, view) {
-            let mut queue: Vec<(f64, usize)> =
-                queues[kind].iter().map(|index| (self.priority(*index), *index)).collect();
-            queue.sort_by(|a, b| self.compare(*a, *b));
+            let mut queue: Vec<([f64; 3], usize)> =
+                queues[kind].iter().map(|index| (self.precedence(*index), *index)).collect();
+            // The highest first; equals stay in order.
+            queue.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal));
             let mut here = Vec::new();
-            for (priority, index) in queue {
+            for ([priority, ..], index) in queue {
                 if left[kind] == 0 {
                     break;
                 }
@@ -321,13 +324,10 @@ impl Gavel {
         }
     }
 
-    /// The higher priority first, then the larger deficit, then the larger share; equals stay in order.
-    fn compare(&self, a: (f64, usize), b: (f64, usize)) -> Ordering {
-        let key = |(priority, index): (f64, usize)| {
-            let account = &self.accounts[index];
-            [priority, account.deficit, account.share.unwrap_or(0.0)]
-        };
-        key(b).partial_cmp(&key(a)).unwrap_or(Ordering::Equal)
+    /// Its priority, then its deficit, then its share.
+    fn precedence(&self, index: usize) -> [f64; 3] {
+        let account = &self.accounts[index];
+        [self.priority(index), account.deficit, account.share.unwrap_or(0.0)]
     }
 
     /// GPUs for those who run: type by type, the largest first, where they were before if that is free, else the
@@ -392,17 +392,14 @@ impl Gavel {
             return;
         }
         let choice = &account.choice;
-        let mut answer = group::offer_choice(choice, &table.kinds, place.clone(), (view, offer));
-        if answer != Answer::Taken && place.is_some() {
+        let exact = place.is_some();
+        let mut found = group::offer_choice(choice, &table.kinds, place, (view, offer));
+        if found.is_err() && exact {
             // A pool, a host or a ceiling is in the way, of which the original knows nothing.
-            answer = group::offer_choice(choice, &table.kinds, None, (view, offer));
+            found = group::offer_choice(choice, &table.kinds, None, (view, offer));
         }
-        if answer != Answer::Taken {
-            return;
-        }
-        if let Some(plan) = offer.plan(choice.jobs[0]) {
-            self.places.insert(choice.jobs.clone(), (kind, plan.placement.clone()));
-        }
+        let Ok(place) = found else { return };
+        self.places.insert(choice.jobs.clone(), (kind, place));
         let (key, rates) = (account.key.clone(), choice.rates.clone());
         self.tasks.push(Task { key, kind, began: now, rates });
     }

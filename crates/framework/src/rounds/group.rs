@@ -7,25 +7,22 @@ use trainyard_types::{GpuType, Grant, Placement, Shape, Share};
 
 /// Offers what a choice means: GPUs for the largest of its jobs, and the same GPUs, or as many of them as it needs, to
 /// each other one. Who shares takes what the leader leaves, so that speeds are those of the measured pair.
+/// Gives the GPUs of the leader.
 pub(super) fn offer_choice(
     choice: &Choice,
     kinds: &[GpuType],
     place: Option<Placement>,
     (view, offer): (&View<'_>, &mut Offer<'_>),
-) -> Answer {
-    let Some(leader) = leader(choice, view) else { return Answer::Refused };
+) -> Result<Placement, Answer> {
+    let leader = leader(choice, view).ok_or(Answer::Refused)?;
     let mut grant = wanted(leader);
     grant.shape = match place {
         Some(placement) => Shape::Exact(placement),
         None => shape(choice, kinds, leader),
     };
     let answer = offer.grant(&grant);
-    if answer != Answer::Taken {
-        return answer;
-    }
-    let Some(place) = offer.plan(leader.id()).map(|plan| plan.placement.clone()) else {
-        return answer;
-    };
+    let plan = offer.plan(leader.id()).filter(|_| answer == Answer::Taken);
+    let place = plan.map(|plan| plan.placement.clone()).ok_or(answer)?;
     for job in choice.jobs.iter().filter(|job| **job != leader.id()) {
         let Some(partner) = view.job(*job) else { continue };
         let size = partner.spec.want.gpus_max.min(place.gpus());
@@ -33,7 +30,7 @@ pub(super) fn offer_choice(
         grant.shape = Shape::Exact(first_of(&place, size));
         offer.grant(&grant);
     }
-    answer
+    Ok(place)
 }
 
 /// Who gets its GPUs whole: the one that needs most of them, of equals the one that has them already.

@@ -40,6 +40,10 @@ impl<S: TimeShare> TimeShare for Only<S> {
         self.inner.shares(table, view, cx)
     }
 
+    fn is_steady(&self) -> bool {
+        self.inner.is_steady()
+    }
+
     fn forget(&mut self) {
         self.inner.forget();
     }

@@ -62,7 +62,7 @@ impl Ours {
     pub(super) fn decide(
         &mut self,
         settings: &RoundSettings,
-        table: RateTable,
+        (table, fresh): (&RateTable, bool),
         ask: &mut Asked<'_, '_>,
         offer: &mut Offer<'_>,
     ) {
@@ -70,8 +70,8 @@ impl Ours {
         self.count(settings, view.now);
         let round = view.now.0 / settings.round.0;
         let begins = self.round.replace(round) != Some(round) || view.keeps_rounds();
-        if self.table != table || (begins && self.failed) {
-            self.solve(settings, table, ask);
+        if (fresh && self.table != *table) || (begins && self.failed) {
+            self.solve(settings, table.clone(), ask);
         }
         if begins {
             offer.everything();
@@ -87,13 +87,13 @@ impl Ours {
             if choice.jobs.iter().any(|job| offer.plan(*job).is_some()) {
                 continue;
             }
-            let answer = group::offer_choice(choice, &self.table.kinds, None, (view, offer));
-            if answer == Answer::Full {
-                break;
-            }
-            if answer == Answer::Taken {
-                self.entries[index].begin(view, offer);
-                runs[index] = true;
+            match group::offer_choice(choice, &self.table.kinds, None, (view, offer)) {
+                Ok(_) => {
+                    self.entries[index].begin(view, offer);
+                    runs[index] = true;
+                }
+                Err(Answer::Full) => break,
+                Err(_) => {}
             }
         }
         for (entry, runs) in self.entries.iter_mut().zip(runs) {

@@ -1,9 +1,12 @@
 //! A large problem as several small ones: Narayanan et al., "Solving Large-Scale Granular Resource Allocation Problems
 //! Efficiently with POP", SOSP 2021.
 //!
-//! Jobs are dealt at random to parts, each part has an equal slice of every type, and each is solved alone. Where there
-//! are many jobs and none is large, the parts look alike and little is lost; where one job is large beside its part, a
-//! lot is, and the remedy is to deal such a job to several parts, a piece to each.
+//! Jobs are dealt to parts, each part has an equal slice of every type, and each is solved alone. Where there are many
+//! jobs and none is large, the parts look alike and little is lost; where one job is large beside its part, a lot is, and
+//! the remedy is to deal such a job to several parts, a piece to each.
+//!
+//! The paper deals at random. Here jobs that are alike, in size, weight and speed by type, are dealt evenly, and chance
+//! decides the rest: parts look more alike than chance makes them.
 
 use super::{RateTable, Shares, TimeShare};
 use crate::{Cx, Offer, PolicyError, View};
@@ -25,18 +28,20 @@ pub struct Pop<S> {
 impl<S: TimeShare> Pop<S> {
     /// One optimiser for each part: what it remembers belongs to the jobs of its part.
     ///
-    /// A job that asks for more than `split` times the GPUs of one part is dealt in pieces; infinity splits none.
+    /// A job that asks for more than `split` times the GPUs of one part, or weighs as much more than its jobs, is dealt
+    /// in pieces; infinity splits none.
     pub fn new(inner: Vec<S>, split: f64, seed: u64) -> Pop<S> {
         assert!(!inner.is_empty(), "a problem has at least one part");
         let deal = Deal { parts: inner.len(), seed, homes: BTreeMap::new() };
         Pop { inner, split, deal }
     }
 
-    /// The pieces of each job that is not whole: those whose choices are large beside a slice. A number of pieces
-    /// divides the GPUs of every choice, so that a piece uses whole GPUs.
-    fn pieces(&self, table: &RateTable) -> BTreeMap<JobId, u32> {
+    /// The pieces of each job that is not whole. A number of pieces divides the GPUs of every choice, so that a piece
+    /// uses whole GPUs.
+    fn pieces(&self, table: &RateTable, weight: impl Fn(JobId) -> f64) -> BTreeMap<JobId, u32> {
         let parts = self.inner.len() as u32;
-        let slice: u32 = table.capacity.iter().sum::<u32>() / parts;
+        let slice = f64::from(table.capacity.iter().sum::<u32>()) / f64::from(parts);
+        let weights: f64 = table.jobs.iter().map(|job| weight(*job)).sum();
         let mut sizes: BTreeMap<JobId, (u32, u32)> = BTreeMap::new();
         for choice in table.choices.iter().filter(|choice| choice.jobs.len() == 1) {
             let (divisor, most) = sizes.entry(choice.jobs[0]).or_default();
@@ -45,14 +50,16 @@ impl<S: TimeShare> Pop<S> {
             }
             *most = (*most).max(choice.gpus());
         }
-        let large = sizes
-            .into_iter()
-            .filter(|(_, (_, most))| f64::from(*most) > self.split * f64::from(slice));
-        let pieces = large.map(|(job, (divisor, _))| {
-            let pieces = (1..=parts).rev().find(|pieces| divisor % pieces == 0);
-            (job, pieces.unwrap_or(1))
-        });
-        pieces.filter(|(_, pieces)| *pieces > 1).collect()
+        let mut pieces = BTreeMap::new();
+        for (job, (divisor, most)) in sizes {
+            let heavy = weight(job) / (weights / f64::from(parts));
+            if (f64::from(most) / slice).max(heavy) > self.split {
+                let most = (1..=parts).rev().find(|pieces| divisor % pieces == 0).unwrap_or(1);
+                pieces.insert(job, most);
+            }
+        }
+        pieces.retain(|_, pieces| *pieces > 1);
+        pieces
     }
 }
 
@@ -70,9 +77,11 @@ impl<S: TimeShare> TimeShare for Pop<S> {
         if let [only] = &mut self.inner[..] {
             return only.shares(table, view, cx);
         }
-        let pieces = self.pieces(table);
-        let whole = table.jobs.iter().copied().filter(|job| !pieces.contains_key(job));
-        self.deal.update(&whole.collect::<Vec<JobId>>());
+        let weight = |job: JobId| view.job(job).map_or(1.0, |job| job.spec.weight);
+        let pieces = self.pieces(table, weight);
+        let mut whole = likenesses(table, weight);
+        whole.retain(|job, _| !pieces.contains_key(job));
+        self.deal.update(&whole);
         let mut joined = Shares::from(vec![0.0; table.choices.len()]);
         let mut quality = Quality::Feasible;
         for (part, inner) in self.inner.iter_mut().enumerate() {
@@ -94,6 +103,10 @@ impl<S: TimeShare> TimeShare for Pop<S> {
         }
         cx.quality = quality;
         Ok(joined)
+    }
+
+    fn is_steady(&self) -> bool {
+        self.inner.iter().all(TimeShare::is_steady)
     }
 
     fn forget(&mut self) {
@@ -118,38 +131,43 @@ struct Deal {
 
 impl Deal {
     /// Takes in those who came and lets go of those who left, so that no part has two jobs more than another.
-    fn update(&mut self, jobs: &[JobId]) {
-        self.homes.retain(|job, _| jobs.binary_search(job).is_ok());
-        let mut sizes = vec![0usize; self.parts];
-        self.homes.values().for_each(|part| sizes[*part] += 1);
+    fn update(&mut self, jobs: &BTreeMap<JobId, Likeness>) {
+        self.homes.retain(|job, _| jobs.contains_key(job));
+        let mut counts = Counts { all: vec![0; self.parts], alike: BTreeMap::new() };
+        for (job, part) in &self.homes {
+            counts.add(&jobs[job], *part);
+        }
         let mut new: Vec<(u64, JobId)> = jobs
-            .iter()
+            .keys()
             .filter(|job| !self.homes.contains_key(job))
             .map(|job| (self.draw(*job), *job))
             .collect();
         new.sort_unstable();
         for (draw, job) in new {
-            let part = smallest(&sizes, draw);
+            let part = counts.emptiest(&jobs[&job], draw);
             self.homes.insert(job, part);
-            sizes[part] += 1;
+            counts.add(&jobs[&job], part);
         }
-        self.level(&mut sizes);
+        self.level(jobs, &mut counts);
     }
 
-    /// Moves jobs out of parts that have two more than the smallest.
-    fn level(&mut self, sizes: &mut [usize]) {
-        while let Some(large) = (0..self.parts).max_by_key(|part| sizes[*part]) {
-            let least = sizes.iter().copied().min().unwrap_or(0);
-            if sizes[large] <= least + 1 {
+    /// Moves jobs out of parts that have two more than the smallest, first those of which there are more like them.
+    fn level(&mut self, jobs: &BTreeMap<JobId, Likeness>, counts: &mut Counts) {
+        while let Some(large) = (0..self.parts).max_by_key(|part| counts.all[*part]) {
+            let small = (0..self.parts).min_by_key(|part| counts.all[*part]).unwrap_or(large);
+            if counts.all[large] <= counts.all[small] + 1 {
                 return;
             }
             let members = self.homes.iter().filter(|(_, part)| **part == large);
-            let drawn = members.map(|(job, _)| (self.draw(*job), *job)).max();
-            let (draw, job) = drawn.expect("a part that is too large has members");
-            let part = smallest(sizes, draw);
-            self.homes.insert(job, part);
-            sizes[large] -= 1;
-            sizes[part] += 1;
+            let surplus = |job: &JobId| {
+                let alike = &jobs[job];
+                counts.of(alike, large) as i64 - counts.of(alike, small) as i64
+            };
+            let drawn = members.map(|(job, _)| (surplus(job), self.draw(*job), *job)).max();
+            let (_, _, job) = drawn.expect("a part that is too large has members");
+            self.homes.insert(job, small);
+            counts.remove(&jobs[&job], large);
+            counts.add(&jobs[&job], small);
         }
     }
 
@@ -203,11 +221,60 @@ impl Deal {
     }
 }
 
-/// One of the smallest parts, by a draw.
-fn smallest(sizes: &[usize], draw: u64) -> usize {
-    let least = sizes.iter().copied().min().unwrap_or(0);
-    let ties: Vec<usize> = (0..sizes.len()).filter(|part| sizes[*part] == least).collect();
-    ties[(draw % ties.len() as u64) as usize]
+/// What makes two jobs alike: GPUs, the logarithm of the weight, and for each type how many times as slow as on the
+/// fastest one they are, in half doublings.
+type Likeness = (u32, i16, Vec<i16>);
+
+fn likenesses(table: &RateTable, weight: impl Fn(JobId) -> f64) -> BTreeMap<JobId, Likeness> {
+    let kinds = table.kinds.len();
+    let mut rates: BTreeMap<JobId, (u32, Vec<f64>)> =
+        table.jobs.iter().map(|job| (*job, (0, vec![0.0; kinds]))).collect();
+    for choice in table.choices.iter().filter(|choice| choice.jobs.len() == 1) {
+        if let Some((gpus, rates)) = rates.get_mut(&choice.jobs[0]) {
+            *gpus = (*gpus).max(choice.gpus());
+            rates[choice.kind()] = rates[choice.kind()].max(choice.rates[0]);
+        }
+    }
+    let doublings = |ratio: f64| libm::round(2.0 * libm::log2(ratio)) as i16;
+    let like = |(job, (gpus, rates)): (JobId, (u32, Vec<f64>))| {
+        let best = rates.iter().copied().fold(0.0, f64::max);
+        let slower = rates.iter().map(|rate| doublings(best / rate)).collect();
+        (job, (gpus, doublings(weight(job)), slower))
+    };
+    rates.into_iter().map(like).collect()
+}
+
+/// How many jobs there are in each part.
+struct Counts {
+    all: Vec<usize>,
+    alike: BTreeMap<(Likeness, usize), usize>,
+}
+
+impl Counts {
+    fn of(&self, alike: &Likeness, part: usize) -> usize {
+        self.alike.get(&(alike.clone(), part)).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, alike: &Likeness, part: usize) {
+        self.all[part] += 1;
+        *self.alike.entry((alike.clone(), part)).or_default() += 1;
+    }
+
+    fn remove(&mut self, alike: &Likeness, part: usize) {
+        self.all[part] -= 1;
+        if let Some(count) = self.alike.get_mut(&(alike.clone(), part)) {
+            *count -= 1;
+        }
+    }
+
+    /// The part with the fewest jobs alike, of those the one with the fewest jobs, and of those one by a draw.
+    fn emptiest(&self, alike: &Likeness, draw: u64) -> usize {
+        let crowd = |part: &usize| (self.of(alike, *part), self.all[*part]);
+        let least = (0..self.all.len()).map(|part| crowd(&part)).min();
+        let ties: Vec<usize> =
+            (0..self.all.len()).filter(|part| Some(crowd(part)) == least).collect();
+        ties[(draw % ties.len() as u64) as usize]
+    }
 }
 
 fn common_divisor(a: u32, b: u32) -> u32 {
@@ -224,8 +291,13 @@ mod tests {
     fn deal(parts: usize, jobs: impl IntoIterator<Item = u32>) -> (Deal, Vec<JobId>) {
         let jobs: Vec<JobId> = jobs.into_iter().map(JobId).collect();
         let mut deal = Deal { parts, seed: 7, homes: BTreeMap::new() };
-        deal.update(&jobs);
+        deal.update(&alike(&jobs));
         (deal, jobs)
+    }
+
+    /// All alike.
+    fn alike(jobs: &[JobId]) -> BTreeMap<JobId, Likeness> {
+        jobs.iter().map(|job| (*job, (1, 0, Vec::new()))).collect()
     }
 
     fn sizes(deal: &Deal) -> Vec<usize> {
@@ -266,24 +338,40 @@ mod tests {
         let before = deal.homes.clone();
         // Twenty leave and twenty come.
         let jobs: Vec<JobId> = (20..220).map(JobId).collect();
-        deal.update(&jobs);
+        deal.update(&alike(&jobs));
         let moved =
             jobs.iter().filter(|job| before.get(job).is_some_and(|home| deal.homes[job] != *home));
         assert_eq!(moved.count(), 0, "those who come fill the places of those who left");
         // Twenty more leave and nobody comes.
         let before = deal.homes.clone();
         let jobs: Vec<JobId> = (40..220).map(JobId).collect();
-        deal.update(&jobs);
+        deal.update(&alike(&jobs));
         let moved = jobs.iter().filter(|job| deal.homes[job] != before[job]).count();
         assert!(moved <= 20, "{moved} jobs moved for 20 that left");
         assert!(sizes(&deal).iter().all(|size| *size == 45), "{:?}", sizes(&deal));
     }
 
     #[test]
+    fn jobs_that_are_alike_are_dealt_evenly() {
+        // Twelve of a GPU, four of four GPUs and four that weigh eight times as much.
+        let gpus: Vec<u32> = (0..20).map(|job| if job % 5 == 1 { 4 } else { 1 }).collect();
+        let weight = |job: JobId| if job.0 % 5 == 3 { 8.0 } else { 1.0 };
+        let mut deal = Deal { parts: 4, seed: 3, homes: BTreeMap::new() };
+        deal.update(&likenesses(&table(&gpus), weight));
+        for of in [1, 3] {
+            let mut parts: Vec<usize> =
+                (0..4).map(|job| deal.homes[&JobId(job * 5 + of)]).collect();
+            parts.sort_unstable();
+            assert_eq!(parts, [0, 1, 2, 3]);
+        }
+        assert_eq!(sizes(&deal), [5; 4]);
+    }
+
+    #[test]
     fn another_seed_deals_otherwise() {
         let (first, jobs) = deal(2, 0..64);
         let mut second = Deal { parts: 2, seed: 8, homes: BTreeMap::new() };
-        second.update(&jobs);
+        second.update(&alike(&jobs));
         assert_ne!(first.homes, second.homes);
     }
 
@@ -317,7 +405,7 @@ mod tests {
         // A slice has 4 GPUs: more than half of it is large.
         let table = table(&[1, 8, 2, 6, 7]);
         let pop = Pop::new(vec![Nobody, Nobody, Nobody, Nobody], 0.5, 1);
-        let pieces = pop.pieces(&table);
+        let pieces = pop.pieces(&table, |_| 1.0);
         assert_eq!(pieces, BTreeMap::from([(JobId(1), 4), (JobId(3), 3)]), "7 cannot be divided");
         let of_job = |part: usize, job: u32| {
             let Part { table, .. } = pop.deal.part(&table, &pieces, part);
@@ -328,6 +416,6 @@ mod tests {
         let of_six: u32 = (0..4).filter_map(|part| of_job(part, 3)).sum();
         assert_eq!(of_six, 6);
         let none = Pop::new(vec![Nobody, Nobody], f64::INFINITY, 1);
-        assert!(none.pieces(&table).is_empty());
+        assert!(none.pieces(&table, |_| 1.0).is_empty());
     }
 }

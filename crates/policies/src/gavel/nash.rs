@@ -235,9 +235,8 @@ impl Block {
             let pressed = self.uses[a].iter().zip(free).filter(|(gpus, _)| **gpus > 0.0);
             let pressed: f64 = pressed.map(|(gpus, free)| gpus / free).sum();
             gradient[a] = -self.rates[a] / rate + barrier * (1.0 / idle + pressed - 1.0 / times[a]);
-            for b in 0..ways {
-                hessian[a][b] =
-                    self.rates[a] * self.rates[b] / (rate * rate) + barrier / (idle * idle);
+            for (entry, rate_b) in hessian[a].iter_mut().zip(&self.rates) {
+                *entry = self.rates[a] * rate_b / (rate * rate) + barrier / (idle * idle);
             }
             hessian[a][a] += barrier / (times[a] * times[a]);
         }
@@ -269,9 +268,9 @@ fn solve_all(mut matrix: Vec<Vec<f64>>, mut sides: Vec<Vec<f64>>) -> Option<Vec<
         sides.iter_mut().for_each(|side| side.swap(pivot, largest));
         for row in pivot + 1..size {
             let factor = matrix[row][pivot] / matrix[pivot][pivot];
-            for column in pivot..size {
-                matrix[row][column] -= factor * matrix[pivot][column];
-            }
+            let (above, below) = matrix.split_at_mut(row);
+            let entries = below[0].iter_mut().zip(&above[pivot]).skip(pivot);
+            entries.for_each(|(entry, pivotal)| *entry -= factor * pivotal);
             sides.iter_mut().for_each(|side| side[row] -= factor * side[pivot]);
         }
     }
