@@ -1,5 +1,7 @@
 //! What can be redone of published results: a table of data, and nothing that knows a paper's name.
 
+mod golden;
+
 use crate::args::{GivenArgs, StageArgs, WorldArgs};
 use crate::failure::Failure;
 use crate::given::{self, Given};
@@ -13,7 +15,7 @@ use trainyard_profile::Catalog;
 use trainyard_profile::import::gavel;
 use trainyard_profile::import::pollux::Authors;
 use trainyard_report::Summary;
-use trainyard_report::column::{COLUMNS, Column};
+use trainyard_report::column::Column;
 use trainyard_sim::{JobOutcome, Outcome, Quiet, simulate};
 
 /// One file for each family of publications.
@@ -321,27 +323,6 @@ impl Table {
         ]
     }
 
-    /// The published completion times of a run, by name of the job; empty if the table has none.
-    fn expected_jobs(&self, row: &Row, data: &Path) -> Result<BTreeMap<String, f64>, Failure> {
-        let golden = row.golden_jobs.as_ref().or(self.golden_jobs.as_ref());
-        let Some(golden) = golden else { return Ok(BTreeMap::new()) };
-        let path = data.join(golden);
-        let broken = |what: String| Failure::Operation(format!("{}: {what}", path.display()));
-        let text = files::read_text(&path)?;
-        let mut value: serde_json::Value =
-            serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
-        for key in &row.jobs {
-            value = value[key].take();
-        }
-        let place = row.jobs.join(".");
-        let jobs: BTreeMap<String, f64> = serde_json::from_value(value)
-            .map_err(|error| broken(format!("`{place}` has no seconds by job: {error}")))?;
-        if jobs.is_empty() {
-            return Err(broken(format!("`{place}` has no job")));
-        }
-        Ok(jobs)
-    }
-
     /// The built-in models and the measured trainings of the table.
     fn catalog(&self, data: &Path) -> Result<Catalog, Failure> {
         let mut catalog = Catalog::builtin();
@@ -362,41 +343,6 @@ impl Table {
             }
         }
         Ok(catalog)
-    }
-
-    fn expected(&self, row: &Row, data: &Path) -> Result<Vec<(&'static Column, f64)>, Failure> {
-        let Some(golden) = &self.golden else {
-            // Without a golden, what the row states; nothing where the jobs themselves are compared.
-            let stated = row.expected.iter().map(|(key, value)| Ok((column(key)?, *value)));
-            return stated.collect();
-        };
-        let path = data.join(golden);
-        let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(files::open(&path)?);
-        let broken = |what: String| Failure::Operation(format!("{}: {what}", path.display()));
-        let heading = reader.headers().map_err(|error| broken(error.to_string()))?.clone();
-        let at = |name: &str| {
-            let place = heading.iter().position(|one| one == name);
-            place.ok_or_else(|| broken(format!("has no column `{name}`")))
-        };
-        let mut keys = Vec::new();
-        for (name, value) in &row.key {
-            keys.push((at(name)?, value.as_str()));
-        }
-        for record in reader.records() {
-            let record = record.map_err(|error| broken(error.to_string()))?;
-            if keys.iter().all(|(place, value)| record.get(*place) == Some(value)) {
-                let mut values = Vec::new();
-                for (ours, theirs) in &self.measures {
-                    let text = record.get(at(theirs)?).unwrap_or("");
-                    let value = text.trim().parse();
-                    let value: f64 =
-                        value.map_err(|_| broken(format!("`{theirs}` is `{text}`")))?;
-                    values.push((column(ours)?, value * self.unit.unwrap_or(1.0)));
-                }
-                return Ok(values);
-            }
-        }
-        Err(broken(format!("has no row with {:?}", row.key)))
     }
 
     fn simulate(
@@ -488,11 +434,6 @@ fn mean_of(column: &Column, runs: &[Run]) -> Option<f64> {
     values.map(|values| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-fn column(key: &str) -> Result<&'static Column, Failure> {
-    let found = COLUMNS.iter().find(|column| column.key == key);
-    found.ok_or_else(|| Failure::Operation(format!("the embedded tables: no measure `{key}`")))
-}
-
 fn first_column(path: &Path) -> Result<Vec<String>, Failure> {
     let mut reader = csv::Reader::from_reader(files::open(path)?);
     let broken = |error: csv::Error| Failure::Operation(format!("{}: {error}", path.display()));
@@ -503,6 +444,7 @@ fn first_column(path: &Path) -> Result<Vec<String>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::golden::column;
     use super::*;
     use trainyard_sim::Semantics;
 
