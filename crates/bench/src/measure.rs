@@ -15,7 +15,7 @@ pub const HEADER: &str =
 pub fn run(case: &Case, runs: u32) -> Result<String> {
     let (workload, cluster) = (case.input)()?;
     let cluster = Arc::new(cluster);
-    let options = Options { estimate_error: case.error, ..Options::default() };
+    let options = Options { estimate_error: case.error, ..case.semantics.options() };
     let mut least = f64::INFINITY;
     let mut reference = f64::INFINITY;
     let mut steps = 0;
@@ -23,7 +23,9 @@ pub fn run(case: &Case, runs: u32) -> Result<String> {
         let start = ProcessTime::now();
         reference_loop();
         reference = reference.min(start.elapsed().as_secs_f64());
-        let pipeline = Selection::policy(case.policy).build()?;
+        let mut selection = Selection::policy(case.policy);
+        selection.wish(case.semantics.wishes().iter().copied());
+        let pipeline = selection.build()?;
         let start = ProcessTime::now();
         let outcome = simulate(&workload, &cluster, pipeline, &options, &mut Quiet);
         least = least.min(start.elapsed().as_secs_f64());
