@@ -339,6 +339,8 @@ pub enum Preset {
     Pollux,
     /// Gavel (OSDI'20): rounds that end with the slowest, free preemption, whole steps, exact sizes.
     Gavel,
+    /// Shockwave (NSDI'23): rounds of two minutes, 20 s for each start, exact sizes.
+    Shockwave,
 }
 
 impl Preset {
@@ -350,6 +352,7 @@ impl Preset {
             Preset::Muri => Semantics::Muri,
             Preset::Pollux => Semantics::Pollux,
             Preset::Gavel => Semantics::Gavel,
+            Preset::Shockwave => Semantics::Shockwave,
         }
     }
 }

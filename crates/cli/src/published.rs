@@ -1,5 +1,7 @@
 //! What can be redone of published results: a table of data, and nothing that knows a paper's name.
 
+mod golden;
+
 use crate::args::{GivenArgs, StageArgs, WorldArgs};
 use crate::failure::Failure;
 use crate::given::{self, Given};
@@ -13,7 +15,7 @@ use trainyard_profile::Catalog;
 use trainyard_profile::import::gavel;
 use trainyard_profile::import::pollux::Authors;
 use trainyard_report::Summary;
-use trainyard_report::column::{COLUMNS, Column};
+use trainyard_report::column::Column;
 use trainyard_sim::{JobOutcome, Outcome, Quiet, simulate};
 
 /// One file for each family of publications.
@@ -73,8 +75,25 @@ pub struct Table {
     unit: Option<f64>,
     relative: Option<f64>,
     absolute: Option<f64>,
+    /// Measures of which less is better, and what ours must not exceed, however far from the published value it lies.
+    #[serde(default)]
+    at_most: BTreeMap<String, f64>,
     /// Its runs.
     pub run: Vec<Row>,
+    /// What its runs show beside each other.
+    #[serde(default)]
+    ratio: Vec<Ratio>,
+}
+
+/// One run over another in the first measure: what a figure is drawn to show.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ratio {
+    name: String,
+    of: String,
+    over: String,
+    /// Ours must be at least this.
+    least: f64,
 }
 
 /// A folder of measured trainings.
@@ -190,6 +209,34 @@ impl Table {
         }
     }
 
+    /// Whether it reads files of the authors.
+    pub fn needs_data(&self) -> bool {
+        let own = [&self.speeds, &self.golden, &self.golden_jobs].into_iter().any(Option::is_some);
+        let row = |row: &Row| {
+            let traces = !row.trace.is_empty() || !row.traces.is_empty();
+            traces || row.golden_jobs.is_some() || row.samples.is_some()
+        };
+        own || self.trainings.is_some() || self.run.iter().any(row)
+    }
+
+    /// The stated ratios of runs that were redone.
+    pub fn ratios(&self, redone: &[Redone]) -> Vec<Redone> {
+        let find = |name: &str| redone.iter().find(|one| one.name == name);
+        let ratio = |ratio: &Ratio| {
+            let (of, over) = (find(&ratio.of)?, find(&ratio.over)?);
+            let ours = of.ours / over.ours;
+            Some(Redone {
+                name: ratio.name.clone(),
+                measure: "ratio",
+                paper: of.paper / over.paper,
+                ours,
+                native: of.native.zip(over.native).map(|(of, over)| of / over),
+                within: ours >= ratio.least,
+            })
+        };
+        self.ratio.iter().filter_map(ratio).collect()
+    }
+
     /// Runs one row, below the folder of the data.
     pub fn redo(&self, row: &Row, data: &Path) -> Result<Vec<Redone>, Failure> {
         let expected = self.expected(row, data)?;
@@ -215,7 +262,10 @@ impl Table {
                 ours: value,
                 native: mean_of(column, &native),
                 // A value that is not a number is within nothing.
-                within: off <= self.allowed(paper),
+                within: match self.at_most.get(column.key) {
+                    Some(most) => value <= *most,
+                    None => off <= self.allowed(paper),
+                },
             });
         }
         Ok(redone)
@@ -279,27 +329,6 @@ impl Table {
         ]
     }
 
-    /// The published completion times of a run, by name of the job; empty if the table has none.
-    fn expected_jobs(&self, row: &Row, data: &Path) -> Result<BTreeMap<String, f64>, Failure> {
-        let golden = row.golden_jobs.as_ref().or(self.golden_jobs.as_ref());
-        let Some(golden) = golden else { return Ok(BTreeMap::new()) };
-        let path = data.join(golden);
-        let broken = |what: String| Failure::Operation(format!("{}: {what}", path.display()));
-        let text = files::read_text(&path)?;
-        let mut value: serde_json::Value =
-            serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
-        for key in &row.jobs {
-            value = value[key].take();
-        }
-        let place = row.jobs.join(".");
-        let jobs: BTreeMap<String, f64> = serde_json::from_value(value)
-            .map_err(|error| broken(format!("`{place}` has no seconds by job: {error}")))?;
-        if jobs.is_empty() {
-            return Err(broken(format!("`{place}` has no job")));
-        }
-        Ok(jobs)
-    }
-
     /// The built-in models and the measured trainings of the table.
     fn catalog(&self, data: &Path) -> Result<Catalog, Failure> {
         let mut catalog = Catalog::builtin();
@@ -320,41 +349,6 @@ impl Table {
             }
         }
         Ok(catalog)
-    }
-
-    fn expected(&self, row: &Row, data: &Path) -> Result<Vec<(&'static Column, f64)>, Failure> {
-        let Some(golden) = &self.golden else {
-            // Without a golden, what the row states; nothing where the jobs themselves are compared.
-            let stated = row.expected.iter().map(|(key, value)| Ok((column(key)?, *value)));
-            return stated.collect();
-        };
-        let path = data.join(golden);
-        let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(files::open(&path)?);
-        let broken = |what: String| Failure::Operation(format!("{}: {what}", path.display()));
-        let heading = reader.headers().map_err(|error| broken(error.to_string()))?.clone();
-        let at = |name: &str| {
-            let place = heading.iter().position(|one| one == name);
-            place.ok_or_else(|| broken(format!("has no column `{name}`")))
-        };
-        let mut keys = Vec::new();
-        for (name, value) in &row.key {
-            keys.push((at(name)?, value.as_str()));
-        }
-        for record in reader.records() {
-            let record = record.map_err(|error| broken(error.to_string()))?;
-            if keys.iter().all(|(place, value)| record.get(*place) == Some(value)) {
-                let mut values = Vec::new();
-                for (ours, theirs) in &self.measures {
-                    let text = record.get(at(theirs)?).unwrap_or("");
-                    let value = text.trim().parse();
-                    let value: f64 =
-                        value.map_err(|_| broken(format!("`{theirs}` is `{text}`")))?;
-                    values.push((column(ours)?, value * self.unit.unwrap_or(1.0)));
-                }
-                return Ok(values);
-            }
-        }
-        Err(broken(format!("has no row with {:?}", row.key)))
     }
 
     fn simulate(
@@ -447,11 +441,6 @@ fn mean_of(column: &Column, runs: &[Run]) -> Option<f64> {
     values.map(|values| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-fn column(key: &str) -> Result<&'static Column, Failure> {
-    let found = COLUMNS.iter().find(|column| column.key == key);
-    found.ok_or_else(|| Failure::Operation(format!("the embedded tables: no measure `{key}`")))
-}
-
 fn first_column(path: &Path) -> Result<Vec<String>, Failure> {
     let mut reader = csv::Reader::from_reader(files::open(path)?);
     let broken = |error: csv::Error| Failure::Operation(format!("{}: {error}", path.display()));
@@ -462,7 +451,9 @@ fn first_column(path: &Path) -> Result<Vec<String>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::golden::column;
     use super::*;
+    use trainyard_sim::Semantics;
 
     #[test]
     fn the_embedded_tables_are_sound() {
@@ -487,6 +478,17 @@ mod tests {
                 assert!(row.jobs.is_empty() || row.traces.is_empty(), "{}", row.name);
                 let of_jobs = table.golden_jobs.is_some() || row.golden_jobs.is_some();
                 assert_eq!(of_jobs, !row.jobs.is_empty(), "{}", row.name);
+                let stages =
+                    StageArgs { place: None, admit: None, tune: Vec::new(), sets: Vec::new() };
+                let policy = row.policy.replace("{seed}", "0");
+                let found = choice::entrant_alone(&policy, &stages, Semantics::Native);
+                let found = found.unwrap_or_else(|it| panic!("{}: {}", row.name, it.message()));
+                // Samples are only told when it runs.
+                assert!(row.samples.is_some() || found.selection.build().is_ok(), "{}", row.name);
+            }
+            for Ratio { name, of, over, .. } in &table.ratio {
+                let known = |name: &String| table.run.iter().any(|row| row.name == *name);
+                assert!(known(of) && known(over), "{}: {name}", table.id);
             }
         }
     }

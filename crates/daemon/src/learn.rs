@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_framework::{Beliefs, ChangeCost};
-use trainyard_profile::Speeds;
+use trainyard_profile::{Batches, Speeds};
 use trainyard_types::{Config, Job, JobId, ModelId, Rate, Sample, Span, Work};
 
 /// How much a new figure counts against those before it.
@@ -110,6 +110,10 @@ impl Beliefs for Learnt {
 
     fn skew(&self, job: &Job) -> Option<f64> {
         self.has_profile(job).then(|| self.speeds.skew(job.model)).flatten()
+    }
+
+    fn batches(&self, job: &Job) -> Option<&Batches> {
+        self.has_profile(job).then(|| self.speeds.batches(job.model)).flatten()
     }
 
     fn observe(&mut self, job: &Job, on: Option<&Config>, sample: &Sample) {

@@ -2,7 +2,7 @@
 
 use crate::{Free, Knowledge, Needs, State};
 use std::sync::Arc;
-use trainyard_profile::ChangeCost;
+use trainyard_profile::{Batches, ChangeCost};
 use trainyard_types::{
     Cluster, Config, Job, JobId, JobState, Rate, Sample, Span, TenantId, Tenants, Time, Work,
 };
@@ -25,6 +25,11 @@ pub trait Beliefs: Send + Sync {
 
     /// A number that changes with every change of a speed, or nothing if that cannot be told.
     fn version(&self) -> Option<u64> {
+        None
+    }
+
+    /// The batches at which the speed of the job's model is known, if several are.
+    fn batches(&self, _job: &Job) -> Option<&Batches> {
         None
     }
 
@@ -180,6 +185,11 @@ impl<'a> View<'a> {
         self.beliefs.skew(job.spec)
     }
 
+    /// The batches at which a job's model is known; nothing for a policy that did not declare the need of speeds.
+    pub fn batches(&self, job: JobRef<'_>) -> Option<&'a Batches> {
+        if self.needs.rates { self.beliefs.batches(job.spec) } else { None }
+    }
+
     /// How much work is left, as far as is known; nothing for a policy that did not declare the need.
     ///
     /// A job that has outlived its estimate is believed to take twice as long, then four times, as a doubling
@@ -230,11 +240,17 @@ impl<'a> View<'a> {
 
     /// The speed on the number of GPUs, or the share of one, asked for, packed, on the first type of the cluster that the job accepts.
     pub fn reference_rate(&self, job: JobRef<'_>) -> Option<Rate> {
+        self.reference_rate_at(job, None)
+    }
+
+    /// The same at a batch, where one is given.
+    pub fn reference_rate_at(&self, job: JobRef<'_>, batch: Option<u32>) -> Option<Rate> {
         let want = &job.spec.want;
         let shapes = self.state.shapes.iter().filter(|(kind, _)| want.accepts(*kind));
         shapes.into_iter().find_map(|&(kind, per_node)| {
             let mut config = Config::packed(kind, want.gpus, per_node);
             config.permille = want.permille;
+            config.batch = batch;
             self.beliefs.rate(job.spec, &config)
         })
     }

@@ -55,6 +55,7 @@ pub mod gavel_fifo;
 pub mod gittins;
 pub mod las;
 pub mod priority;
+pub mod shockwave;
 pub mod sjf;
 pub mod srsf;
 pub mod srtf;

@@ -180,6 +180,11 @@ impl Speeds {
         self.moves.get(model.index()).is_some_and(|moves| moves.batches.is_some())
     }
 
+    /// The batches at which a model is known, if several are.
+    pub fn batches(&self, model: ModelId) -> Option<&Batches> {
+        self.moves.get(model.index())?.batches.as_ref().map(|batches| &batches.stated)
+    }
+
     /// Own steps per second at another batch.
     fn at_batch(&self, batches: &BoundBatches, batch: u32, config: &Config) -> Option<f64> {
         let rates = batches.models.iter().filter_map(|(batch, model)| {

@@ -97,6 +97,9 @@ pub const COLUMNS: &[Column] = columns! {
         "The largest finish-time fairness of a job." => |s| s.if_any(s.rho.worst);
     "rho_above_one" "rho > 1" Part Low Page
         "The part of jobs that would have fared better alone on a 1/n share of the cluster." => |s| s.if_any(s.rho.above_one);
+    "rho_of_all_worst" "rho of all worst" Factor Low Page
+        "The largest completion time of a job over its time alone on one of as many equal parts of the cluster as there are jobs in all."
+        => |s| s.if_any(s.rho_of_all.worst);
     "makespan_s" "makespan" Seconds Low Always
         "Time from the first submission to the last end." => |s| Some(s.makespan_s);
     "last_end_s" "last end" Seconds Low Page

@@ -50,6 +50,18 @@ pub fn rhos(workload: &Workload, gpus: u32, outcome: &Outcome, ideal: &[Span]) -
     outcome.jobs.iter().map(rho).collect()
 }
 
+/// Rho of every job that is over against one of as many equal parts of the cluster as the workload has jobs, in the
+/// order of the outcome: the measure of Shockwave (NSDI'23), for which the crowd is always the whole trace and a part
+/// of a GPU serves a gang as it serves one.
+pub fn rhos_of_all(workload: &Workload, gpus: u32, outcome: &Outcome, ideal: &[Span]) -> Vec<f64> {
+    let crowd = (workload.jobs.len() as f64 / f64::from(gpus.max(1))).max(1.0);
+    let rho = |one: &JobOutcome| {
+        let job = &workload.jobs[one.job.index()].job;
+        jct(job, one).as_secs_f64() / (ideal[one.job.index()].as_secs_f64().max(1e-3) * crowd)
+    };
+    outcome.jobs.iter().map(rho).collect()
+}
+
 /// The number of jobs that were submitted and not over, summed over time.
 struct Crowd {
     /// Moments at which it changes, with the job-microseconds up to there and the number from there on.

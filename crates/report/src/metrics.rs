@@ -3,7 +3,7 @@
 //! Times are counted in integer microseconds and become seconds only here.
 //! A quantile is by nearest rank: the smallest value that at least that part of all values does not exceed.
 
-use crate::fairness::{Rho, rhos};
+use crate::fairness::{Rho, rhos, rhos_of_all};
 use serde::Serialize;
 use trainyard_sim::{JobOutcome, Outcome};
 use trainyard_types::{Cluster, End, Job, Span};
@@ -35,6 +35,8 @@ pub struct Summary {
     pub last_end_s: f64,
     /// Completion time over the time on a share of the cluster, for each job; see [`crate::fairness`].
     pub rho: Rho,
+    /// The same against as many equal parts of the cluster as there are jobs in all.
+    pub rho_of_all: Rho,
     /// Of the GPU time that was wholly free while jobs waited, the part on nodes with too few free GPUs for the
     /// mean waiting gang, or for a node's own size if that gang is larger; nothing if there was no such time.
     pub fragmentation: Option<f64>,
@@ -158,9 +160,11 @@ impl Summary {
             .finished()
             .map(|one| (job(one).tenant.index(), slowdown(job(one), one, ideal[one.job.index()])))
             .collect();
-        let all = outcome.jobs.iter().zip(rhos(workload, cluster.gpus(), outcome, &ideal));
-        let rho: Vec<f64> =
-            all.filter(|(one, _)| one.end == End::Finished).map(|(_, rho)| rho).collect();
+        let finished = |rhos: Vec<f64>| {
+            let all = outcome.jobs.iter().zip(rhos);
+            let rho = all.filter(|(one, _)| one.end == End::Finished).map(|(_, rho)| rho);
+            Rho::of(&rho.collect::<Vec<f64>>())
+        };
         let hours = |gpu_seconds: f64| gpu_seconds / 3600.0;
         let price = |index: usize| cluster.kinds.get(index).map_or(0.0, |kind| kind.price_per_hour);
         let by_kind = outcome.gpu_seconds_by_kind.iter().enumerate();
@@ -175,7 +179,8 @@ impl Summary {
             slowdown: Spread::of(slowdowns.iter().map(|(_, slowdown)| *slowdown).collect()),
             makespan_s: outcome.makespan().as_secs_f64(),
             last_end_s: outcome.ended.as_secs_f64(),
-            rho: Rho::of(&rho),
+            rho: finished(rhos(workload, cluster.gpus(), outcome, &ideal)),
+            rho_of_all: finished(rhos_of_all(workload, cluster.gpus(), outcome, &ideal)),
             fragmentation: fragmentation(outcome),
             stranded: outcome.series.mean(|point| point.stranded) / f64::from(outcome.gpus.max(1)),
             goodput: goodput(outcome),

@@ -4,7 +4,7 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::sync::Arc;
 use trainyard_framework::Beliefs;
-use trainyard_profile::{ChangeCost, Speeds};
+use trainyard_profile::{Batches, ChangeCost, Speeds};
 use trainyard_types::{Config, Job, Rate, Work};
 use trainyard_workload::Workload;
 
@@ -57,6 +57,10 @@ impl Beliefs for Estimates {
 
     fn skew(&self, job: &Job) -> Option<f64> {
         self.speeds.skew(job.model)
+    }
+
+    fn batches(&self, job: &Job) -> Option<&Batches> {
+        self.speeds.batches(job.model)
     }
 
     fn work(&self, job: &Job) -> Option<Work> {

@@ -152,16 +152,19 @@ pub enum Semantics {
     /// The simulator of Gavel (OSDI'20): rounds of six minutes that end with the slowest, free preemption, whole
     /// steps, exact sizes, no loss by distance.
     Gavel,
+    /// The simulator of Shockwave (NSDI'23): rounds of two minutes, 20 s lost by whoever did not run in the one before.
+    Shockwave,
 }
 
 impl Semantics {
     /// All presets.
-    pub const ALL: [Semantics; 5] = [
+    pub const ALL: [Semantics; 6] = [
         Semantics::Native,
         Semantics::Tiresias,
         Semantics::Muri,
         Semantics::Pollux,
         Semantics::Gavel,
+        Semantics::Shockwave,
     ];
 
     /// The name used on the command line and in scenarios.
@@ -172,6 +175,7 @@ impl Semantics {
             Semantics::Muri => "muri",
             Semantics::Pollux => "pollux",
             Semantics::Gavel => "gavel",
+            Semantics::Shockwave => "shockwave",
         }
     }
 
@@ -202,6 +206,13 @@ impl Semantics {
                 estimate_error: 0.0,
                 ..ours
             },
+            Semantics::Shockwave => Options {
+                trigger: Trigger::Clock(Span::secs(120)),
+                costs: CostModel::Flat { save: Span::ZERO, start: Span::secs(20) },
+                distance: Distance::Ignored,
+                estimate_error: 0.0,
+                ..ours
+            },
         }
     }
 
@@ -225,6 +236,9 @@ impl Semantics {
                 ("reference", "v100", Some("rounds")),
                 ("count", "steps", Some("rounds")),
             ],
+            Semantics::Shockwave => {
+                &[("rules", "authors", Some("window")), ("round", "2m", Some("rounds"))]
+            }
         }
     }
 }

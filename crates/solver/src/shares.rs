@@ -8,11 +8,13 @@
 //! - [`pool`](Pool): the jobs, their [`Way`]s and the GPUs, as plain numbers.
 //! - `hull`: the cheapest mix of ways that gives a job a rate.
 //! - `path`: how much each job needs at a level; max-min, makespan and finish-time fairness differ in nothing else.
-//! - `simplex`: a small revised simplex whose columns come one by one.
+//! - `basis`: a small revised simplex whose columns come one by one.
+//! - `game`: the best mix of what jobs asked for at past prices.
 //! - [`market`](Market): the search over prices, warm from the last ones.
 //! - `fill`: what goes on after the first bottleneck, for jobs and for [`Tenant`]s.
 //! - `total`: the largest sum.
 //! - [`pairs`](PairPool): jobs that share GPUs two by two, by column generation over classes of jobs.
+//! - [`stated`]: the same problems row by row, for tests, benches and whoever wants a general engine.
 //!
 //! Nothing here panics on bad numbers. A rate, a number of GPUs or a capacity that is not finite and positive makes a
 //! way impossible; a job without a possible way, or whose part is not finite and positive, is left out, gets nothing

@@ -1,6 +1,7 @@
 //! Pairs by column generation, against the whole problem.
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use trainyard_solver::shares::{PairFractions, PairJob, PairPool, max_min_pairs, stated_pairs};
 use trainyard_solver::{Limit, Simplex, Solve, Status};
 
@@ -29,7 +30,7 @@ impl Case {
 fn case() -> impl Strategy<Value = Case> {
     let rate = prop_oneof![1 => Just(0.0), 5 => 0.1..10.0f64];
     let keeps = prop_oneof![1 => Just(0.0), 4 => 0.3..1.0f64];
-    let part = prop_oneof![3 => Just(1.0), 1 => Just(5.0), 1 => 0.1..5.0f64];
+    let part = prop_oneof![2 => Just(1.0), 1 => Just(5.0), 4 => 0.1..5.0f64];
     (1..5usize, 1..4usize, 1..10usize).prop_flat_map(move |(classes, kinds, jobs)| {
         let capacity = prop::collection::vec((1u32..4).prop_map(f64::from), kinds);
         let gpus = prop::collection::vec(prop_oneof![3 => Just(1.0), 1 => Just(2.0)], classes);
@@ -74,7 +75,7 @@ fn assert_fits(case: &Case, found: &PairFractions) {
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 400,
-        failure_persistence: None,
+        failure_persistence: None, rng_seed: RngSeed::Fixed(5),
         ..ProptestConfig::default()
     })]
 

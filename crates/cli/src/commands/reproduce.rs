@@ -17,6 +17,7 @@ Examples:
   trainyard reproduce                            what can be redone
   trainyard reproduce muri-fig9 --data ../shared paper, ours and the ratio for every row
   trainyard reproduce all --data ../shared --json
+  trainyard reproduce gavel-fig8-quick           jobs are drawn, so that no data is needed
 
 Exit code 1 when a value is outside the stated tolerance.";
 
@@ -50,17 +51,10 @@ pub fn run(args: &ReproduceArgs, output: &Output) -> Result<(), Failure> {
             name => tables.push(published::find(name)?),
         }
     }
-    let Some(data) = &args.data else {
-        let expected = "the folder with the authors' traces and results";
-        return Err(Failure::flag("--data", "", expected));
-    };
-    if !data.is_dir() {
-        let text = data.display().to_string();
-        return Err(Failure::flag("--data", &text, "an existing folder"));
-    }
+    let data = folder(args.data.as_deref(), &tables)?;
     let mut results = Vec::new();
     for table in &tables {
-        results.push(redo(table, data, args)?);
+        results.push(redo(table, &data, args)?);
     }
     if args.json {
         output.print_json(&as_json(&tables, &results))?;
@@ -83,13 +77,31 @@ pub fn run(args: &ReproduceArgs, output: &Output) -> Result<(), Failure> {
     }
 }
 
+/// The folder of the data; any one where no table reads from it.
+fn folder(given: Option<&Path>, tables: &[Table]) -> Result<PathBuf, Failure> {
+    match given {
+        Some(data) if data.is_dir() => Ok(data.to_path_buf()),
+        Some(data) => {
+            let text = data.display().to_string();
+            Err(Failure::flag("--data", &text, "an existing folder"))
+        }
+        None if tables.iter().any(Table::needs_data) => {
+            let expected = "the folder with the authors' traces and results";
+            Err(Failure::flag("--data", "", expected))
+        }
+        None => Ok(PathBuf::new()),
+    }
+}
+
 fn redo(table: &Table, data: &Path, args: &ReproduceArgs) -> Result<Vec<Redone>, Failure> {
     let pool = experiment::pool(args.threads.as_deref())?;
     let rows: Result<Vec<Vec<Redone>>, Failure> = pool.install(|| {
         let each = table.run.par_iter().with_max_len(1);
         each.map(|row: &Row| table.redo(row, data)).collect()
     });
-    Ok(rows?.into_iter().flatten().collect())
+    let mut redone: Vec<Redone> = rows?.into_iter().flatten().collect();
+    redone.extend(table.ratios(&redone));
+    Ok(redone)
 }
 
 fn list(as_json: bool, output: &Output) -> Result<(), Failure> {

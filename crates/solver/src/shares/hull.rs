@@ -189,12 +189,20 @@ impl Ready {
         demand
     }
 
-    /// Adds a multiple of what [`Ready::demand`] counts to fractions in the order of the pool.
-    pub fn spread(&self, costs: &[f64], needs: &[f64], weight: f64, fractions: &mut [f64]) {
-        for (job, &need) in needs.iter().enumerate() {
-            let Some(mix) = self.cheapest(job, costs, need) else { continue };
+    /// Adds a multiple of what [`Ready::demand`] counts for some needs, scaled down to others, to fractions in the order
+    /// of the pool.
+    pub fn spread(
+        &self,
+        costs: &[f64],
+        (asked, needs): (&[f64], &[f64]),
+        weight: f64,
+        fractions: &mut [f64],
+    ) {
+        for (job, (&asked, &need)) in asked.iter().zip(needs).enumerate() {
+            let Some(mix) = self.cheapest(job, costs, asked) else { continue };
+            let scale = weight * (need / asked).min(1.0);
             for (way, part) in mix.low.into_iter().chain([mix.high]) {
-                fractions[self.origin[way]] += weight * part;
+                fractions[self.origin[way]] += scale * part;
             }
         }
     }

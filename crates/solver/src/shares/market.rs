@@ -30,11 +30,18 @@ pub(super) struct Summit {
     pub level: f64,
     /// Prices of whole types that no higher level can be paid for at; all 0 where jobs and not GPUs are the bound.
     pub prices: Vec<f64>,
-    /// Prices and their weights in the mix.
-    pub mix: Vec<(Vec<f64>, f64)>,
+    /// What was tried and is in the mix, with its weight.
+    pub mix: Vec<(Tried, f64)>,
     /// By how much the mix asks for more than there is.
     pub over: f64,
     pub steps: u64,
+}
+
+/// Prices, and the level at which jobs were asked for their demand.
+#[derive(Clone)]
+pub(super) struct Tried {
+    prices: Vec<f64>,
+    level: f64,
 }
 
 impl Market {
@@ -50,7 +57,7 @@ impl Market {
 
     /// Makes the lowest ratio of rate and part as large as it can be.
     ///
-    /// Every job gets that ratio and no more; GPUs beyond stay free. Weights and normalisation belong into the parts.
+    /// Every job gets that ratio and no more; GPUs beyond that stay free. Weights and normalisation belong into the parts.
     ///
     /// ```
     /// use trainyard_solver::{Limit, shares::{Market, Pool}};
@@ -130,13 +137,13 @@ impl Market {
         if !search.level.is_finite() || ready.kinds == 0 {
             return Summit { over: 0.0, ..summit };
         }
-        let mut tried: Vec<Vec<f64>> = Vec::new();
+        let mut tried: Vec<Tried> = Vec::new();
         let steps_max = limit.steps.clamp(1, STEPS_MAX);
         let mut nearest = (f64::INFINITY, 0);
         while summit.steps < steps_max && summit.steps < nearest.1 + STALLED_MAX {
             summit.steps += 1;
             let (usage, lower) = search.offer(&prices);
-            tried.push(prices.clone());
+            tried.push(Tried { prices: prices.clone(), level: search.level });
             if lower {
                 summit.prices.clone_from(&prices);
             }
@@ -231,9 +238,13 @@ pub(super) fn finish(
     let mut slope = need.clone();
     path.needs(summit.level, &mut need, &mut slope);
     let mut costs = Vec::new();
-    for (prices, weight) in &summit.mix {
+    let mut asked = need.clone();
+    for (Tried { prices, level }, weight) in &summit.mix {
+        // The very demand that is in the mix, scaled down where the level has sunk since: made anew at the new level,
+        // ties could fall another way and the mix no longer fit.
+        path.needs(*level, &mut asked, &mut slope);
         ready.costs(prices, &mut costs);
-        ready.spread(&costs, &need, *weight, &mut fractions);
+        ready.spread(&costs, (&asked, &need), *weight, &mut fractions);
     }
     let mut found = assembled(pool, fractions, ready.gpu_prices(&summit.prices), left_out);
     found.level *= summit.level;

@@ -1,11 +1,14 @@
 //! Jobs that share GPUs two by two.
 //!
 //! Which pairs share, on which type and for how long, has as many unknowns as there are pairs of jobs. Rates depend only
-//! on the classes of the two jobs, so jobs of one class with the same part are one [`Group`], treated alike: an optimal
-//! answer stays one when its like jobs are averaged. Columns are pairs of groups, made when the prices of the moment
-//! say that they gain ([`price`]), and dealt out to single jobs in the end, to few partners each ([`deal`]).
+//! on the classes of the two jobs, so the jobs of a class begin as one [`Group`], which needs what they need together
+//! and has the time they have together. Columns are pairs of groups, made when the prices of the moment say that they
+//! gain ([`price`]). The time of a group is dealt out to its jobs ([`hand`]), to few partners each ([`deal`]). Where that
+//! would give a job more time than there is, the group is split and the problem solved again: fewer groups only make it
+//! easier, so the first answer that can be dealt out is optimal.
 
 mod deal;
+mod hand;
 mod price;
 
 use super::basis::{Basis, Column, Entered};
@@ -53,17 +56,25 @@ pub struct PairFractions {
     pub steps: u64,
 }
 
-/// Jobs of one class with the same part.
+/// Jobs of one class.
 pub(super) struct Group {
     class: usize,
-    part: f64,
+    /// By part, the largest first.
     jobs: Vec<usize>,
+    /// The part of each of them in the sum of their parts.
+    shares: Vec<f64>,
+    /// The sum of their parts.
+    sum: f64,
 }
 
 /// A column that gains less than this, where all GPUs together are worth 1, is not taken in.
 const GAIN_MIN: f64 = 1e-10;
+/// More groups than this are not made: the simplex keeps a matrix of four times their square.
+const GROUPS_MAX: usize = 400;
+/// A gap up to this counts as none.
+const GAP_PROVEN: f64 = 1e-6;
 /// How far rows of rates are moved apart, so that they do not all bound the first steps at once.
-const APART: f64 = 1e-9;
+const APART: f64 = 1e-10;
 
 /// Makes the lowest ratio of rate and part as large as it can be when jobs may share GPUs two by two.
 ///
@@ -80,23 +91,31 @@ const APART: f64 = 1e-9;
 pub fn max_min_pairs(pool: &PairPool<'_>, jobs: &[PairJob], limit: &Limit) -> PairFractions {
     let menu = Menu::new(pool);
     let (groups, left_out) = grouped(&menu, jobs);
-    let (amounts, steps, ended) = match groups.is_empty() {
-        true => (Vec::new(), 0, true),
-        false => solve(&menu, &groups, limit),
+    let mut groups = groups;
+    let mut steps = 0;
+    let solved = loop {
+        let left = Limit { steps: limit.steps.saturating_sub(steps), wall: limit.wall };
+        let solved = solve(&menu, &groups, &left);
+        steps += solved.steps;
+        let finer = deal::split((&menu, &groups), &solved.amounts, (jobs, solved.level));
+        let done = finer.len() == groups.len() || finer.len() > GROUPS_MAX;
+        if done || solved.bound.is_infinite() {
+            break solved;
+        }
+        groups = finer;
     };
-    let mut found = deal::out(&menu, &groups, &amounts, jobs);
-    found.steps = steps;
-    found.left_out = left_out;
-    if !ended {
-        let best = groups.iter().map(|group| menu.fastest(group.class) / group.part);
-        let best = best.fold(f64::INFINITY, f64::min);
-        let gap = if best > 0.0 { (1.0 - found.level / best).clamp(0.0, 1.0) } else { 0.0 };
-        found.status = Status::Feasible { gap };
+    let mut found = deal::out((&menu, &groups), &solved.amounts, (jobs, solved.level));
+    (found.steps, found.left_out) = (steps, left_out);
+    // Nobody can have more than its fastest rate, whatever the search came to.
+    let most = |job: &usize| menu.fastest(jobs[*job].class) / jobs[*job].part;
+    let bound = groups.iter().flat_map(|group| &group.jobs).map(most).fold(solved.bound, f64::min);
+    if bound.is_finite() && found.level < bound * (1.0 - GAP_PROVEN) {
+        found.status = Status::Feasible { gap: 1.0 - found.level / bound };
     }
     found
 }
 
-/// Jobs by class and part, and those who take no part.
+/// Jobs by class, and those who take no part.
 fn grouped(menu: &Menu, jobs: &[PairJob]) -> (Vec<Group>, Vec<usize>) {
     let takes_part = |job: &PairJob| {
         let ratio = menu.fastest(job.class) / job.part;
@@ -104,19 +123,24 @@ fn grouped(menu: &Menu, jobs: &[PairJob]) -> (Vec<Group>, Vec<usize>) {
     };
     let (mut order, left_out): (Vec<usize>, Vec<usize>) =
         (0..jobs.len()).partition(|job| takes_part(&jobs[*job]));
-    let key = |job: usize| (jobs[job].class, jobs[job].part.to_bits());
-    order.sort_by_key(|&job| (key(job), job));
-    let mut groups: Vec<Group> = Vec::new();
-    for job in order {
-        match groups.last_mut() {
-            Some(group) if key(group.jobs[0]) == key(job) => group.jobs.push(job),
-            _ => {
-                let PairJob { class, part } = jobs[job];
-                groups.push(Group { class, part, jobs: vec![job] });
-            }
+    order.sort_by(|&a, &b| {
+        let by_class = jobs[a].class.cmp(&jobs[b].class);
+        by_class.then(jobs[b].part.total_cmp(&jobs[a].part)).then(a.cmp(&b))
+    });
+    let of_class = order.chunk_by(|a, b| jobs[*a].class == jobs[*b].class);
+    (of_class.map(|members| Group::new(members, jobs)).collect(), left_out)
+}
+
+impl Group {
+    fn new(members: &[usize], jobs: &[PairJob]) -> Group {
+        let sum: f64 = members.iter().map(|job| jobs[*job].part).sum();
+        Group {
+            class: jobs[members[0]].class,
+            jobs: members.to_vec(),
+            shares: members.iter().map(|job| jobs[*job].part / sum).collect(),
+            sum,
         }
     }
-    (groups, left_out)
 }
 
 /// Rows, in this order: the rate of each group, its time, the GPUs of each type; all scaled to 1.
@@ -128,32 +152,51 @@ struct Rows<'a> {
 /// A choice and how much time all jobs of its groups together spend in it.
 pub(super) type Amount = (Choice, f64);
 
-/// The simplex, and whether it came to its end.
-fn solve(menu: &Menu, groups: &[Group], limit: &Limit) -> (Vec<Amount>, u64, bool) {
+/// What a search came to.
+struct Solved {
+    amounts: Vec<Amount>,
+    steps: u64,
+    /// The level of these amounts.
+    level: f64,
+    /// No level is higher; infinite if the search was cut off.
+    bound: f64,
+}
+
+/// The simplex.
+fn solve(menu: &Menu, groups: &[Group], limit: &Limit) -> Solved {
     let rows = Rows { menu, groups };
     let level = rows.size();
     let mut choices: Vec<Choice> = Vec::new();
-    let mut steps = 0;
+    let mut solved = Solved { amounts: Vec::new(), steps: 0, level: 0.0, bound: f64::INFINITY };
+    if groups.is_empty() {
+        return solved;
+    }
+    let Some(mut basis) = rows.first() else { return solved };
     let mut ended = false;
-    let Some(mut basis) = rows.first() else { return (Vec::new(), 0, false) };
-    while steps < limit.steps {
+    while solved.steps < limit.steps {
         let prices = basis.prices();
         let Some(column) = rows.entering(&prices, &mut choices) else {
             ended = true;
             break;
         };
-        steps += 1;
+        solved.steps += 1;
         match basis.enter(column) {
             Entered::For(..) => {}
             Entered::Unbounded | Entered::Singular => break,
         }
     }
     basis.refresh();
-    let amounts = basis.values().filter(|(id, value)| *id > level && *value > 0.0);
-    let mut amounts: Vec<Amount> =
-        amounts.map(|(id, value)| (choices[id - level - 1], value)).collect();
-    amounts.sort_by_key(|(choice, _)| *choice);
-    (amounts, steps, ended)
+    for (id, value) in basis.values().filter(|(id, value)| *id >= level && *value > 0.0) {
+        match id == level {
+            true => solved.level = value,
+            false => solved.amounts.push((choices[id - level - 1], value)),
+        }
+    }
+    if ended {
+        solved.bound = solved.level;
+    }
+    solved.amounts.sort_by_key(|(choice, _)| *choice);
+    solved
 }
 
 impl Rows<'_> {

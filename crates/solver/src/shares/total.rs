@@ -37,7 +37,7 @@ impl Market {
         let floor = |job: usize| floors.get(job).copied().filter(|f| f.is_finite()).unwrap_or(0.0);
         let floors: Vec<f64> = (0..ready.jobs()).map(floor).collect();
         let kept = match floors.iter().any(|floor| *floor > 0.0) {
-            true => self.afford(pool, &floors, limit)?.of,
+            true => self.least(pool, &floors, limit)?,
             false => vec![0.0; pool.ways.len()],
         };
         let value = |way: usize| worth.get(way).copied().filter(|w| w.is_finite()).unwrap_or(0.0);
@@ -68,6 +68,15 @@ struct Settled {
     steps: u64,
 }
 
+impl Market {
+    /// Fractions that keep floors and no more, so that there is room to begin with.
+    fn least(&mut self, pool: &Pool, floors: &[f64], limit: &Limit) -> Option<Vec<f64>> {
+        let found = self.afford(pool, floors, limit)?;
+        let scale = 1.0 / found.level.max(1.0);
+        Some(found.of.iter().map(|part| part * scale).collect())
+    }
+}
+
 struct Trade<'a> {
     ready: &'a Ready,
     worth: &'a [f64],
@@ -93,8 +102,9 @@ impl Trade<'_> {
             return Settled { fractions: kept, prices: vec![0.0; kinds], gap: 1.0, steps: 0 };
         };
         let (mut gap, mut steps) = (1.0, 0);
-        let mut most = (f64::NEG_INFINITY, 0);
-        while steps < limit.steps.clamp(1, STEPS_MAX) && steps < most.1 + STALLED_MAX {
+        // The sum so far, the least bound on it, and when either last moved.
+        let (mut most, mut bound, mut moved) = (f64::NEG_INFINITY, f64::INFINITY, 0);
+        while steps < limit.steps.clamp(1, STEPS_MAX) && steps < moved + STALLED_MAX {
             steps += 1;
             let prices = basis.prices();
             let answer = self.answer(&prices[..kinds]);
@@ -102,11 +112,12 @@ impl Trade<'_> {
                 answer.usage.iter().zip(&prices).map(|(used, price)| used * price).sum();
             let gain = answer.worth - paid - prices[kinds];
             let sum: f64 = prices.iter().sum();
-            if sum > most.0 {
-                most = (sum, steps);
+            if sum > most || sum + gain < bound {
+                moved = steps;
             }
-            // Whatever mix there is, it is worth at most this much more.
-            gap = (gain / (sum + gain).abs().max(f64::MIN_POSITIVE)).max(0.0);
+            // Whatever mix there is, it is worth at most what all take at any prices.
+            (most, bound) = (most.max(sum), bound.min(sum + gain));
+            gap = ((bound - sum) / bound.abs().max(f64::MIN_POSITIVE)).max(0.0);
             if gain <= GAIN_MIN * sum.abs() {
                 gap = 0.0;
                 break;

@@ -11,7 +11,7 @@
 //! length on a V100, without what larger batches gain. Ids are the numbers of the lines from 0.
 
 use super::Skip;
-use super::shockwave::{Rates, Stated};
+use super::shockwave::{Rates, Stated, adapts};
 use super::sink::{Draft, Sink};
 use super::table::{SECONDS_MAX, is_unknown, whole_gpus};
 use crate::ReadError;
@@ -178,7 +178,8 @@ impl Line<'_> {
                 draft.work = Work(duration);
             }
         }
-        draft.job.batch_mode = mode;
+        // The authors' rules do not change the batch of every model; where they do not, the mode is a word only.
+        draft.job.batch_mode = if adapts(job_type) { mode } else { BatchMode::Static };
         sink.note_end(self.line, &format!("mode {mode}", mode = mode.name()));
         Ok(())
     }

@@ -144,6 +144,11 @@ fn batch_max(model: &str) -> Option<u32> {
     }
 }
 
+/// Whether the modes change the batch of a job type at all.
+pub(super) fn adapts(job_type: &str) -> bool {
+    parts(job_type).is_some_and(|(model, _)| batch_max(model).is_some())
+}
+
 /// The batches of a job over its life; none if it keeps its own.
 fn phases(model: &str, batch: u32, stated: &Stated<'_>) -> Box<[BatchPhase]> {
     let Some(most) = batch_max(model) else { return Box::default() };

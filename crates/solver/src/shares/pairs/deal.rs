@@ -1,95 +1,148 @@
 //! Time of groups, dealt out to their jobs.
 //!
-//! All jobs of a group get the same time in each choice. Who meets whom is free, so each job gets few partners: two
-//! groups are dealt like two decks laid side by side, a group among itself two by two, or in a ring if its number is
-//! odd.
+//! What each job gets of a choice is in its group's [`Hand`]. Who meets whom is free, so each job gets few partners: two
+//! groups are dealt like two decks laid side by side, a group among itself is laid in a circle where everyone meets who
+//! is opposite.
 
+use super::hand::{self, Hand};
 use super::price::Menu;
 use super::{Amount, Group, PairFractions, PairJob};
 use crate::Status;
 use std::collections::BTreeMap;
 
+/// The groups, those split that cannot be dealt out at a level.
+pub(super) fn split(
+    (menu, groups): (&Menu, &[Group]),
+    amounts: &[Amount],
+    (jobs, level): (&[PairJob], f64),
+) -> Vec<Group> {
+    let mut finer = Vec::with_capacity(groups.len());
+    for (number, group) in groups.iter().enumerate() {
+        let whole = group.jobs.len();
+        match hand::dealt(number, (menu, groups), amounts, (jobs, level)) {
+            Err(at) if at > 0 && at < whole => {
+                finer.push(Group::new(&group.jobs[..at], jobs));
+                finer.push(Group::new(&group.jobs[at..], jobs));
+            }
+            Ok(_) | Err(_) => finer.push(Group::new(&group.jobs, jobs)),
+        }
+    }
+    finer
+}
+
 /// Fractions of single jobs, scaled to the time and the GPUs there are.
 pub(super) fn out(
-    menu: &Menu,
-    groups: &[Group],
+    (menu, groups): (&Menu, &[Group]),
     amounts: &[Amount],
-    jobs: &[PairJob],
+    (jobs, level): (&[PairJob], f64),
 ) -> PairFractions {
-    let fit = fit(menu, groups, amounts);
+    let hand = |number: usize| {
+        let dealt = hand::dealt(number, (menu, groups), amounts, (jobs, level));
+        dealt.unwrap_or_else(|_| hand::plain(number, menu, groups, amounts))
+    };
+    let hands: Vec<Hand> = (0..groups.len()).map(hand).collect();
     let mut alone: BTreeMap<(usize, usize), f64> = BTreeMap::new();
     let mut together: BTreeMap<((usize, usize), usize), f64> = BTreeMap::new();
     let mut rates = vec![0.0; jobs.len()];
-    for (choice, amount) in amounts {
-        let amount = amount * fit;
+    let mut time = vec![0.0; jobs.len()];
+    for (number, (choice, amount)) in amounts.iter().enumerate() {
         let dish = menu.dish(choice);
-        let first = &groups[choice.first].jobs;
-        let each = amount / first.len() as f64;
-        first.iter().for_each(|job| rates[*job] += each * dish.first.1);
+        let cards = |group: usize| -> Vec<(usize, f64)> {
+            let parts = hands[group].of(number).iter().copied();
+            groups[group].jobs.iter().copied().zip(parts).filter(|(_, part)| *part > 0.0).collect()
+        };
+        let first = cards(choice.first);
         let (Some(other), Some((_, rate))) = (choice.second, dish.second) else {
-            first.iter().for_each(|job| *alone.entry((*job, dish.kind)).or_default() += each);
+            for (job, part) in first {
+                *alone.entry((job, dish.kind)).or_default() += amount * part;
+                rates[job] += amount * part * dish.first.1;
+                time[job] += amount * part;
+            }
             continue;
         };
-        let second = &groups[other].jobs;
-        let each = amount / second.len() as f64;
-        second.iter().for_each(|job| rates[*job] += each * rate);
-        let met = if choice.first == other { ring(first) } else { decks(first, second) };
+        let met = match choice.first == other {
+            true => circle(&first),
+            false => side_by_side(&first, &cards(other)),
+        };
         for ((a, b), part) in met {
             *together.entry(((a.min(b), a.max(b)), dish.kind)).or_default() += amount * part;
+            rates[a] += amount * part * dish.first.1;
+            rates[b] += amount * part * rate;
+            time[a] += amount * part;
+            time[b] += amount * part;
         }
     }
-    let ratios =
-        groups.iter().flat_map(|group| &group.jobs).map(|job| rates[*job] / jobs[*job].part);
-    let level = ratios.fold(f64::INFINITY, f64::min);
+    let fullest = fullest(menu, groups, amounts);
+    let fit = 1.0 / time.iter().copied().fold(fullest.max(1.0), f64::max);
+    rates.iter_mut().for_each(|rate| *rate *= fit);
+    let ratio = |job: &usize| rates[*job] / jobs[*job].part;
+    let level =
+        groups.iter().flat_map(|group| &group.jobs).map(ratio).fold(f64::INFINITY, f64::min);
     PairFractions {
         status: Status::Proven,
         level: if level.is_finite() { level } else { 0.0 },
-        alone: alone.into_iter().map(|((job, kind), part)| (job, kind, part)).collect(),
-        together: together.into_iter().map(|((pair, kind), part)| (pair, kind, part)).collect(),
+        alone: alone.into_iter().map(|((job, kind), part)| (job, kind, part * fit)).collect(),
+        together: together.into_iter().map(|((two, kind), part)| (two, kind, part * fit)).collect(),
         rates,
         left_out: Vec::new(),
         steps: 0,
     }
 }
 
-/// The factor that brings amounts within the time of each group and the GPUs of each type.
-fn fit(menu: &Menu, groups: &[Group], amounts: &[Amount]) -> f64 {
+/// How full the fullest type is.
+fn fullest(menu: &Menu, groups: &[Group], amounts: &[Amount]) -> f64 {
     let mut used = vec![0.0; 2 * groups.len() + menu.kinds()];
     for (choice, amount) in amounts {
         for (row, factor) in menu.entries(groups, choice) {
             used[row] += amount * factor;
         }
     }
-    1.0 / used[groups.len()..].iter().copied().fold(1.0, f64::max)
+    used[2 * groups.len()..].iter().copied().fold(0.0, f64::max)
 }
 
-/// Who meets whom, and for what part of the whole, in a group that shares among itself. A job of one whose choice is
-/// this nevertheless meets nobody; pricing never makes such a choice.
-fn ring(jobs: &[usize]) -> Vec<((usize, usize), f64)> {
-    let count = jobs.len();
-    if count.is_multiple_of(2) {
-        return jobs.chunks_exact(2).map(|two| ((two[0], two[1]), 2.0 / count as f64)).collect();
-    }
-    let next = |at: usize| ((jobs[at], jobs[(at + 1) % count]), 1.0 / count as f64);
-    (0..count).map(next).filter(|((a, b), _)| a != b).collect()
-}
-
-/// Who meets whom, and for what part of the whole, when every job of each side has the same time.
-fn decks(first: &[usize], second: &[usize]) -> Vec<((usize, usize), f64)> {
-    // In units of one over the product of both lengths, so that the cards end together exactly.
-    let (mut a, mut b) = (0, 0);
-    let (mut left_a, mut left_b) = (second.len(), first.len());
-    let whole = (first.len() * second.len()) as f64;
-    let mut met = Vec::with_capacity(first.len() + second.len());
-    while a < first.len() && b < second.len() {
-        let units = left_a.min(left_b);
-        met.push(((first[a], second[b]), units as f64 / whole));
-        (left_a, left_b) = (left_a - units, left_b - units);
-        if left_a == 0 {
-            (a, left_a) = (a + 1, second.len());
+/// Who meets whom, and for what part of the whole, in a group that shares among itself.
+///
+/// The jobs lie in a circle, each as long as its part; half the circle meets the half opposite. Nobody meets itself as
+/// long as no part is above a half, which the hand sees to.
+fn circle(cards: &[(usize, f64)]) -> Vec<((usize, usize), f64)> {
+    let half = |from: f64| -> Vec<(usize, f64)> {
+        let mut at = 0.0_f64;
+        let mut found = Vec::new();
+        for (job, part) in cards {
+            let (start, end) = (at.max(from), (at + part).min(from + 0.5));
+            if end > start {
+                found.push((*job, 2.0 * (end - start)));
+            }
+            at += part;
         }
-        if left_b == 0 {
-            (b, left_b) = (b + 1, first.len());
+        found
+    };
+    let met = side_by_side(&half(0.0), &half(0.5));
+    // Rounding may leave a sliver of one beside itself.
+    met.into_iter().filter(|((a, b), _)| a != b).collect()
+}
+
+/// Lays two rows of the same length side by side and gives what touches.
+fn side_by_side(first: &[(usize, f64)], second: &[(usize, f64)]) -> Vec<((usize, usize), f64)> {
+    /// What is left of a card that is shorter is rounding.
+    const SLIVER: f64 = 1e-12;
+    let mut met = Vec::with_capacity(first.len() + second.len());
+    let (mut a, mut b) = (0, 0);
+    let length = |row: &[(usize, f64)], at: usize| row.get(at).map_or(0.0, |card| card.1);
+    let (mut left_a, mut left_b) = (length(first, 0), length(second, 0));
+    while a < first.len() && b < second.len() {
+        let part = left_a.min(left_b);
+        if part > 0.0 {
+            met.push(((first[a].0, second[b].0), part));
+        }
+        (left_a, left_b) = (left_a - part, left_b - part);
+        if left_a <= SLIVER {
+            a += 1;
+            left_a = length(first, a);
+        }
+        if left_b <= SLIVER {
+            b += 1;
+            left_b = length(second, b);
         }
     }
     met
@@ -104,24 +157,25 @@ mod tests {
     }
 
     #[test]
-    fn every_job_of_a_group_gets_the_same_time() {
+    fn every_job_gets_its_part_and_few_partners() {
+        let even = |count: usize, from: usize| -> Vec<(usize, f64)> {
+            (from..from + count).map(|job| (job, 1.0 / count as f64)).collect()
+        };
         for (left, right) in [(1, 1), (1, 5), (3, 2), (4, 6), (7, 7)] {
-            let (first, second): (Vec<usize>, Vec<usize>) =
-                ((0..left).collect(), (left..left + right).collect());
-            let met = decks(&first, &second);
+            let (first, second) = (even(left, 0), even(right, left));
+            let met = side_by_side(&first, &second);
             assert!(met.len() < left + right, "few partners: {met:?}");
-            first
-                .iter()
-                .for_each(|job| assert!((times(&met, *job) - 1.0 / left as f64).abs() < 1e-12));
-            second
-                .iter()
-                .for_each(|job| assert!((times(&met, *job) - 1.0 / right as f64).abs() < 1e-12));
+            for (job, part) in first.iter().chain(&second) {
+                assert!((times(&met, *job) - part).abs() < 1e-12);
+            }
         }
-        for count in 2..8 {
-            let jobs: Vec<usize> = (0..count).collect();
-            let met = ring(&jobs);
-            jobs.iter()
-                .for_each(|job| assert!((times(&met, *job) - 2.0 / count as f64).abs() < 1e-12));
+        let uneven = vec![(0, 0.5), (1, 0.3), (2, 0.2)];
+        for cards in [even(2, 0), even(3, 0), even(6, 0), even(7, 0), uneven] {
+            let met = circle(&cards);
+            assert!(met.len() <= cards.len() && met.iter().all(|((a, b), _)| a != b), "{met:?}");
+            for (job, part) in &cards {
+                assert!((times(&met, *job) - 2.0 * part).abs() < 1e-12, "{met:?}");
+            }
         }
     }
 }

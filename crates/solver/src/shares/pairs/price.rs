@@ -53,7 +53,12 @@ impl Menu {
             for b in a..classes {
                 for kind in (0..kinds).filter(|kind| runs(a, *kind) && runs(b, *kind)) {
                     let (of_a, of_b) = (pool.pair)(a, b, kind);
-                    let (of_a, of_b) = (rate(of_a), rate(of_b));
+                    let (mut of_a, mut of_b) = (rate(of_a), rate(of_b));
+                    if a == b {
+                        // Like jobs run alike.
+                        of_a = 0.5 * (of_a + of_b);
+                        of_b = of_a;
+                    }
                     // Side by side but one of them stands still: the other has more alone.
                     if of_a > 0.0 && of_b > 0.0 {
                         let part = pool.gpus[a].max(pool.gpus[b]) / pool.capacity[kind];
@@ -89,7 +94,7 @@ impl Menu {
         let mut entries = vec![(2 * groups.len() + dish.kind, dish.part)];
         for (group, rate) in sides.into_iter().flatten() {
             let size = groups[group].jobs.len() as f64;
-            entries.push((group, rate / (groups[group].part * size)));
+            entries.push((group, rate / groups[group].sum));
             entries.push((groups.len() + group, 1.0 / size));
         }
         entries
@@ -127,7 +132,7 @@ impl Sides<'_> {
     fn new<'a>(menu: &Menu, groups: &'a [Group], prices: &[f64]) -> Sides<'a> {
         let worth = |(number, group): (usize, &Group)| {
             let size = group.jobs.len() as f64;
-            (-prices[number] / (group.part * size), prices[groups.len() + number] / size)
+            (-prices[number] / group.sum, prices[groups.len() + number] / size)
         };
         let start = |class: usize| groups.partition_point(|group| group.class < class);
         Sides {
