@@ -47,6 +47,7 @@ impl Engine {
                 }
                 let live = self.state_mut().live_mut(job).expect("live");
                 live.state.held = Some(planned.clone());
+                self.touched.insert(job);
                 self.outbox.push(Action::Adjust { job, attempt, allocation: planned });
                 self.dirty.remove(&job);
             }

@@ -28,6 +28,7 @@ pub fn think(
     (pipeline, cx): (&mut Pipeline, &mut Cx),
 ) -> Thought {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
+        pipeline.begin(state.decisions);
         let needs = pipeline.needs;
         let view = View::new(now, state, beliefs, &needs);
         let mut offer = Offer::new(&view, free, pipeline.place.as_mut());

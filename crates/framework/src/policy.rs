@@ -160,6 +160,8 @@ pub struct Pipeline {
     pub needs: Needs,
     /// After how long use counts half, for policies that share by past use.
     pub usage_half_life: Span,
+    /// The decision for which the policy's memory is good.
+    valid_for: Option<u64>,
 }
 
 impl Pipeline {
@@ -175,6 +177,16 @@ impl Pipeline {
             tune: Vec::new(),
             needs,
             usage_half_life: Span::secs(7 * 86_400),
+            valid_for: None,
+        }
+    }
+
+    /// Begins a decision. A policy that was not asked at the one before forgets: what it remembers of an answer that was
+    /// cut off, or of a time when others decided, must not lead to other grants than a replay that knows nothing of it.
+    pub fn begin(&mut self, decision: u64) {
+        let known = self.valid_for.replace(decision + 1);
+        if known.is_some_and(|known| known != decision) {
+            self.policy.forget();
         }
     }
 }

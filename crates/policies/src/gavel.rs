@@ -28,6 +28,7 @@ pub mod pooled;
 pub mod problem;
 pub mod proof;
 pub mod proportional;
+pub mod random_pairs;
 pub mod shortest;
 pub mod throughput;
 

@@ -35,6 +35,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &gavel::proof::ENTRY,
     &gavel::isolated::ENTRY,
     &gavel::proportional::ENTRY,
+    &gavel::random_pairs::ENTRY,
     &gandiva_fair::ENTRY,
     &shockwave::ENTRY,
 ];

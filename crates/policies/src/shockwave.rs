@@ -310,13 +310,19 @@ impl Shockwave {
     fn grant(&self, round: u64, view: &View<'_>, offer: &mut Offer<'_>) {
         let Some(plan) = &self.plan else { return };
         let index = round.saturating_sub(plan.since) as usize;
+        // A job of the plan may have been held by its user since.
+        let takes_part = |id: &JobId| {
+            let state = view.state();
+            let active = state.waiting.contains(*id) || state.granted.contains(*id);
+            view.job(*id).filter(|_| active)
+        };
         let mut chosen: Vec<JobRef<'_>> =
-            plan.rounds.get(index).into_iter().flatten().filter_map(|id| view.job(*id)).collect();
+            plan.rounds.get(index).into_iter().flatten().filter_map(takes_part).collect();
         // Whoever stays, stays in place; then large gangs, which are the hardest to place.
         let order =
             |job: &JobRef<'_>| (job.state.planned.is_none(), Reverse(job.spec.want.gpus), job.id());
         chosen.sort_unstable_by_key(order);
-        let others = plan.longest.iter().filter_map(|id| view.job(*id));
+        let others = plan.longest.iter().filter_map(takes_part);
         for job in chosen.into_iter().chain(others) {
             if offer.plan(job.id()).is_none() && offer.grant(&wanted(job)) == Answer::Full {
                 break;

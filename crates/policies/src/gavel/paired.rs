@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use trainyard_framework::{Choice, JobRef, Shares, View};
 use trainyard_solver::Limit;
 use trainyard_solver::shares::{PairJob, PairPool, max_min_pairs};
-use trainyard_types::{Config, ModelId};
+use trainyard_types::{Config, GpuType, ModelId};
 
 /// Pivots that may be made.
 const STEPS_MAX: u64 = 20_000;
@@ -78,24 +78,33 @@ pub fn max_min(problem: &Problem<'_>, needs: &[f64], view: &View<'_>) -> Option<
 /// The rates of two jobs that share GPUs of a type: what each is believed to have alone, times the part that it keeps.
 fn beside((a, b): (&Class<'_>, &Class<'_>), kind: usize, view: &View<'_>) -> (f64, f64) {
     let (own, others) = (a.rates[kind], b.rates[kind]);
-    let (want, with) = (&a.job.spec.want, &b.job.spec.want);
-    let (gpu, per_node) = view.state().shapes[kind];
-    let memory = view.cluster().kinds[gpu.index()].memory_mib;
-    let fits = memory == 0 || want.gpu_memory_mib + with.gpu_memory_mib <= memory;
-    let whole = want.permille == 1000 && with.permille == 1000;
-    if !fits || !whole || own <= 0.0 || others <= 0.0 || a.gpus != b.gpus {
+    if own <= 0.0 || others <= 0.0 || a.gpus != b.gpus {
         return (0.0, 0.0);
     }
-    let part = |class: &Class<'_>, partner: ModelId| {
-        let mut config = Config::packed(gpu, class.gpus, per_node);
-        let alone = view.rate(class.job, &config).map_or(0.0, |rate| rate.0);
-        config.partners = smallvec![partner];
-        let kept = view.rate(class.job, &config).map_or(0.0, |rate| rate.0);
-        if alone > 0.0 && kept.is_finite() { kept / alone } else { 0.0 }
-    };
-    let parts = (part(a, b.job.spec.model), part(b, a.job.spec.model));
+    let shape = view.state().shapes[kind];
+    let parts = (kept((a.job, b.job), shape, view), kept((b.job, a.job), shape, view));
     match parts.0 > 0.0 && parts.1 > 0.0 {
         true => (own * parts.0, others * parts.1),
         false => (0.0, 0.0),
     }
+}
+
+/// The part of its speed that a job keeps beside another of its size on GPUs of a type, of which a node has so many; 0 if
+/// they cannot share.
+pub(super) fn kept(
+    (job, other): (JobRef<'_>, JobRef<'_>),
+    (gpu, per_node): (GpuType, u32),
+    view: &View<'_>,
+) -> f64 {
+    let (want, with) = (&job.spec.want, &other.spec.want);
+    let memory = view.cluster().kinds[gpu.index()].memory_mib;
+    let fits = memory == 0 || want.gpu_memory_mib + with.gpu_memory_mib <= memory;
+    if !fits || want.permille != 1000 || with.permille != 1000 {
+        return 0.0;
+    }
+    let mut config = Config::packed(gpu, want.gpus, per_node);
+    let alone = view.rate(job, &config).map_or(0.0, |rate| rate.0);
+    config.partners = smallvec![other.spec.model];
+    let kept = view.rate(job, &config).map_or(0.0, |rate| rate.0);
+    if alone > 0.0 && kept.is_finite() { kept / alone } else { 0.0 }
 }

@@ -96,6 +96,20 @@ impl Pairs {
         Pairs { gpus: vec![1.0; classes], alone, together, jobs, capacity }
     }
 
+    /// The jobs dealt to so many parts, those of a class evenly, each part with its slice of all GPUs.
+    pub fn dealt(&self, parts: usize) -> Vec<Pairs> {
+        let mut sorted = self.jobs.clone();
+        sorted.sort_by(|a, b| a.class.cmp(&b.class).then(a.part.total_cmp(&b.part)));
+        let part = |part: usize| Pairs {
+            gpus: self.gpus.clone(),
+            alone: self.alone.clone(),
+            together: self.together.clone(),
+            jobs: sorted.iter().skip(part).step_by(parts).copied().collect(),
+            capacity: self.capacity.iter().map(|gpus| gpus / parts as f64).collect(),
+        };
+        (0..parts).map(part).collect()
+    }
+
     /// Lends the classes to a solver.
     pub fn with<T>(&self, solve: impl FnOnce(&PairPool<'_>) -> T) -> T {
         let (classes, kinds) = (self.gpus.len(), KINDS.len());
