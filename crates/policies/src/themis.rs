@@ -2,12 +2,13 @@
 
 mod arbiter;
 pub mod auction;
+pub mod central;
 pub mod fairest;
 mod program;
 
 use crate::prelude::*;
 use arbiter::Arbiter;
-use program::Program;
+use program::{Method, Program};
 
 /// The row in the registry.
 pub const ENTRY: PolicyEntry = Entry {
@@ -24,6 +25,10 @@ pub const ENTRY: PolicyEntry = Entry {
             "form",
             "`auction`, `lp` for the least worst fairness, or `muri-code` for that as in Muri's simulator",
         ),
+        (
+            "solver",
+            "which of the answers with the least worst fairness: `lexicographic` or `interior`",
+        ),
         ("lease", "how long a winner keeps its GPUs"),
         ("filter", "the part of the jobs, best off first, that is left out of an auction"),
         ("hidden", "whether winners pay by a shorter lease, which makes the truth the best bid"),
@@ -36,6 +41,7 @@ pub const ENTRY: PolicyEntry = Entry {
 #[serde(default)]
 struct Settings {
     form: Form,
+    solver: Method,
     lease: Span,
     filter: f64,
     hidden: bool,
@@ -51,7 +57,13 @@ enum Form {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { form: Form::Auction, lease: Span::secs(1200), filter: 0.8, hidden: true }
+        Settings {
+            form: Form::Auction,
+            solver: Method::default(),
+            lease: Span::secs(1200),
+            filter: 0.8,
+            hidden: true,
+        }
     }
 }
 
@@ -78,7 +90,7 @@ fn lease_end(now: Time, lease: Span, part: f64) -> Time {
 }
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
-    let Settings { form, lease, filter, hidden } = raw.read(ENTRY.name)?;
+    let Settings { form, solver, lease, filter, hidden } = raw.read(ENTRY.name)?;
     if lease < Span::secs(1) {
         return Err(ENTRY.bad_value("lease", lease, "at least a second"));
     }
@@ -87,7 +99,9 @@ fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
     }
     Ok(match form {
         Form::Auction => Pipeline::new(Arbiter { lease, filter, hidden }, FewestNodes, ENTRY.needs),
-        Form::Lp => Pipeline::new(Program::new(false, lease), FewestNodes, ENTRY.needs),
-        Form::MuriCode => Pipeline::new(Program::new(true, lease), FewestNodes, ENTRY.needs),
+        Form::Lp => Pipeline::new(Program::new(false, solver, lease), FewestNodes, ENTRY.needs),
+        Form::MuriCode => {
+            Pipeline::new(Program::new(true, solver, lease), FewestNodes, ENTRY.needs)
+        }
     })
 }

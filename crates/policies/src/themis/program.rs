@@ -1,16 +1,29 @@
 //! Themis as a program: the worst finish-time fairness is made as good as it can be, and jobs run in the order of how far
 //! they are behind the fractions of time that come out.
 
+use super::central::central;
 use super::fairest::{Finish, fairest};
 use super::lease_end;
 use crate::prelude::*;
 use std::collections::BTreeMap;
 
-/// O(n) for each step of two bisections and O(n log n) for the order, at each decision.
+/// Which of the answers with the least worst rho is taken.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Method {
+    /// The one whose second worst is least too, and so on: it depends on no solver.
+    #[default]
+    Lexicographic,
+    /// The one at which an interior point stops, near the middle of all.
+    Interior,
+}
+
+/// O(n) for each step of a bisection, or one conic program, and O(n log n) for the order, at each decision.
 pub(crate) struct Program {
     /// As Muri's simulator does it: the cluster is refilled at each event, and the time alone is counted in iterations
     /// while the time shared is counted in seconds.
     pub muri: bool,
+    pub method: Method,
     /// How long a job keeps its GPUs.
     pub lease: Span,
     pub list: Vec<JobId>,
@@ -39,8 +52,8 @@ struct Turn {
 }
 
 impl Program {
-    pub fn new(muri: bool, lease: Span) -> Program {
-        Program { muri, lease, list: Vec::new(), seen: BTreeMap::new(), last: Time::ZERO }
+    pub fn new(muri: bool, method: Method, lease: Span) -> Program {
+        Program { muri, method, lease, list: Vec::new(), seen: BTreeMap::new(), last: Time::ZERO }
     }
 
     pub fn allocate(&mut self, view: &View<'_>, offer: &mut Offer<'_>) -> Result<(), PolicyError> {
@@ -74,7 +87,7 @@ impl Program {
     }
 
     pub fn forget(&mut self) {
-        *self = Program::new(self.muri, self.lease);
+        *self = Program::new(self.muri, self.method, self.lease);
     }
 
     fn refresh(&mut self, view: &View<'_>) {
@@ -95,7 +108,7 @@ impl Program {
         for index in 0..self.list.len() {
             jobs.push(self.finish(self.list[index], gpus, view)?);
         }
-        let (fractions, _) = fairest(&jobs, gpus);
+        let fractions = self.fractions(&jobs, gpus);
         let since = view.now.since(self.last).as_secs_f64();
         self.last = view.now;
         let mut order: Vec<Turn> = Vec::with_capacity(jobs.len());
@@ -113,6 +126,15 @@ impl Program {
             by_need.then(b.fraction.total_cmp(&a.fraction))
         });
         Ok(order)
+    }
+
+    /// Where the arithmetic of the interior point breaks down, the other answer, which is as good, is taken.
+    fn fractions(&self, jobs: &[Finish], gpus: f64) -> Vec<f64> {
+        let (fractions, worst) = fairest(jobs, gpus);
+        match self.method {
+            Method::Lexicographic => fractions,
+            Method::Interior => central(jobs, gpus, worst).unwrap_or(fractions),
+        }
     }
 
     /// A job as the program sees it.
@@ -136,6 +158,6 @@ impl Program {
         seen.alone += (seen.left - left).max(0.0) / (seen.part * unit);
         (seen.left, seen.part) = (left, part);
         let alone = seen.alone + left / (part * unit);
-        Ok(Finish { elapsed, left: left / rate, alone, gpus: wanted })
+        Ok(Finish { elapsed, left: left / rate, rate, alone, gpus: wanted })
     }
 }
