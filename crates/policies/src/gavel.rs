@@ -7,7 +7,7 @@
 //! - [`beyond`][], [`ahead`][]: what the paper's objectives do not have.
 //! - the other modules: one objective each, with its entry.
 //!
-//! A [`Goal`] is lifted in three steps: an [`Optimiser`] gathers facts and bridges failures, `Blind` may hide that types
+//! A [`Goal`] is lifted in three steps: an [`optimiser::Optimiser`] gathers facts and bridges failures, `Blind` may hide that types
 //! differ, `Rounds` realises the shares.
 
 pub mod ahead;

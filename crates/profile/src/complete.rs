@@ -8,8 +8,8 @@
 //! - [`table`]: what is known.
 //! - `low_rank`, `nearest`: the two ways.
 //! - [`choose`]: errors on hidden pairs, and the choice.
-//! - [`trial`]: how far the ways are off on a table that is known.
-//! - [`fill`]: the pairs of a catalog, with those that were estimated marked as such.
+//! - [`trial()`]: how far the ways are off on a table that is known.
+//! - [`fill()`]: the pairs of a catalog, with those that were estimated marked as such.
 
 pub mod choose;
 pub mod fill;
