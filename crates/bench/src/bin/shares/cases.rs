@@ -175,7 +175,8 @@ fn in_parts(jobs: usize, parts: usize, published_ms: Option<f64>) -> Case {
     let dealt = drawn.dealt(parts);
     Case {
         general: Some(Box::new(move || vec![whole_pairs(&drawn)])),
-        difference_max: 0.05,
+        // A part of 32 jobs has few partners to choose among.
+        difference_max: 0.1,
         published_ms,
         ..ours(&format!("pairs-{jobs}-in-{parts}-parts"), 3000.0, move || {
             vec![dealt.iter().map(whole_pairs).fold(f64::INFINITY, f64::min)]
