@@ -40,7 +40,7 @@ impl Constant {
 
 /// What the time to do all that is left is worth, in logarithms of the progress of every job: less than the step from
 /// nothing to a fifth of a job (12), more than all the rest of the way (1.6).
-const DRAIN_WORTH: f64 = 5.0;
+const DRAIN_WORTH: f64 = 3.0;
 /// Powers of lateness that are tried, the mildest first.
 const POWERS: [f64; 3] = [4.0, 8.0, 16.0];
 /// A plan may make the whole take longer than the fastest of those tried by this part. Small, for every plan may.

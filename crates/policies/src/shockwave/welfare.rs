@@ -9,7 +9,8 @@
 //!
 //! is largest. For a bound on the longest time left each job has a least number of rounds, and the rest is a knapsack
 //! with concave gains, solved exactly (`knapsack`). The bound is found by a search over the values it can take: the
-//! best welfare under a bound is concave in it but for the wholeness of rounds.
+//! best welfare under a bound is concave in it but for the wholeness of rounds, so that a peak is climbed first and
+//! then every range of the bound is looked at that could hold a higher one.
 
 use super::knapsack::{Class, fill};
 use std::collections::BTreeMap;
@@ -127,6 +128,7 @@ impl Program {
         (from..=to).for_each(|at| {
             search.at(at, &mut known);
         });
+        search.prove(first, last, &mut known);
         known.into_values().max_by(|a, b| a.value.total_cmp(&b.value))
     }
 
@@ -140,11 +142,15 @@ impl Program {
 
     /// The value of the objective for numbers of rounds.
     pub fn value(&self, rounds: &[u32]) -> f64 {
+        let left = self.jobs.iter().zip(rounds).map(|(job, count)| job.left(*count));
+        self.welfare(rounds) - self.k * left.fold(0.0, f64::max)
+    }
+
+    /// The part of it that is not the time left.
+    fn welfare(&self, rounds: &[u32]) -> f64 {
         let parts = f64::from(self.rounds) * self.jobs.len() as f64;
-        let pairs = || self.jobs.iter().zip(rounds);
-        let welfare: f64 = pairs().map(|(job, count)| job.welfare(*count)).sum();
-        let longest = pairs().map(|(job, count)| job.left(*count)).fold(0.0, f64::max);
-        welfare / parts.max(1.0) - self.k * longest
+        let of = self.jobs.iter().zip(rounds).map(|(job, count)| job.welfare(*count));
+        of.sum::<f64>() / parts.max(1.0)
     }
 
     /// What one more round is worth to the welfare of a job that has so many.
@@ -163,6 +169,16 @@ fn partition(mut from: usize, mut to: usize, holds: impl Fn(usize) -> bool) -> u
         if holds(middle) { from = middle + 1 } else { to = middle }
     }
     from
+}
+
+/// Ranges of the bound that are halved to prove that no peak was missed; small programs need fewer.
+const RANGES_MAX: usize = 64;
+
+/// A range of the bound and what no choice in it exceeds.
+struct Range {
+    ceiling: f64,
+    from: usize,
+    to: usize,
 }
 
 /// What does not change while the bound is searched for.
@@ -223,6 +239,36 @@ impl<'a> Search<'a> {
             known.insert(at, chosen);
         }
         known.get(&at).map_or(f64::NEG_INFINITY, |chosen| chosen.value)
+    }
+
+    /// Looks where a peak may have been missed: of whole rounds the value can have several.
+    ///
+    /// Whoever has at most `bounds[to]` seconds left and at least `bounds[from]` has no more welfare than the best
+    /// under the later bound, and loses at least the earlier one. Ranges that cannot beat the best known are left, the
+    /// others halved, most promising first, until none is left or the limit is reached.
+    fn prove(&self, from: usize, to: usize, known: &mut BTreeMap<usize, Chosen>) {
+        let mut open = vec![self.range(from, to, known)];
+        for _ in 0..RANGES_MAX {
+            let best = known.values().map(|chosen| chosen.value).fold(f64::NEG_INFINITY, f64::max);
+            open.retain(|range| range.ceiling > best);
+            let promise = |(_, a): &(usize, &Range), (_, b): &(usize, &Range)| {
+                a.ceiling.total_cmp(&b.ceiling)
+            };
+            let Some((at, _)) = open.iter().enumerate().max_by(promise) else { return };
+            let Range { from, to, .. } = open.swap_remove(at);
+            if from < to {
+                let middle = from + (to - from) / 2;
+                open.push(self.range(from, middle, known));
+                open.push(self.range(middle + 1, to, known));
+            }
+        }
+    }
+
+    fn range(&self, from: usize, to: usize, known: &mut BTreeMap<usize, Chosen>) -> Range {
+        self.at(to, known);
+        let welfare = known.get(&to).map(|chosen| self.program.welfare(&chosen.rounds));
+        let ceiling = welfare.unwrap_or(f64::NEG_INFINITY) - self.program.k * self.bounds[from];
+        Range { ceiling, from, to }
     }
 
     fn fill(&self, bound: f64) -> Option<Chosen> {
