@@ -3,6 +3,7 @@
 //! - [`spec`]: a job as its user describes it, whatever the form of the file it came from.
 //! - [`mod@array`]: the indices of an array.
 //! - [`answer`]: what the daemon says about jobs, nodes, tenants, decisions and itself.
+//! - [`forecast`]: what it expects of the future.
 //! - [`problem`]: the one table of what can go wrong, with the HTTP status and the exit code of each.
 //! - [`wire`]: what a training process and its keeper say to each other.
 //!
@@ -12,6 +13,7 @@
 
 pub mod answer;
 pub mod array;
+pub mod forecast;
 pub mod problem;
 pub mod spec;
 pub mod wire;
