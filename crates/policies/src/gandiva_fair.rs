@@ -68,7 +68,6 @@ struct GandivaFair {
     trade: bool,
     reserve: bool,
     migrate: bool,
-    valid_for: Option<u64>,
     passes: Passes,
     /// Until when running jobs keep their GPUs.
     turns: BTreeMap<JobId, Time>,
@@ -85,10 +84,6 @@ impl Policy for GandivaFair {
         offer: &mut Offer<'_>,
         _cx: &mut Cx,
     ) -> Result<(), PolicyError> {
-        if self.valid_for != Some(view.decision()) {
-            self.forget();
-        }
-        self.valid_for = Some(view.decision() + 1);
         let mut active: Vec<JobRef<'_>> = view.waiting().chain(view.granted()).collect();
         active.sort_unstable_by_key(JobRef::id);
         self.passes.charge(view, &active);
@@ -115,7 +110,6 @@ impl Policy for GandivaFair {
     }
 
     fn forget(&mut self) {
-        self.valid_for = None;
         self.passes.forget();
         self.turns.clear();
         self.homes.clear();
@@ -136,7 +130,6 @@ fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
         trade,
         reserve,
         migrate,
-        valid_for: None,
         passes: Passes::default(),
         turns: BTreeMap::new(),
         homes: BTreeMap::new(),

@@ -5,7 +5,7 @@
 #[path = "gavel/recorded.rs"]
 mod recorded;
 
-use recorded::{Call, read, say};
+use recorded::{Call, read};
 use trainyard_framework::{AsIf, Blind, RateTable};
 use trainyard_policies::gavel::engine::{Engine, Method, Unsolved};
 use trainyard_policies::gavel::finish_time::FinishTime;
@@ -16,6 +16,7 @@ use trainyard_policies::gavel::max_min::MaxMin;
 use trainyard_policies::gavel::optimiser::Goal;
 use trainyard_policies::gavel::problem::Problem;
 use trainyard_policies::gavel::throughput::{Count, MaxSum};
+use trainyard_testkit::say;
 use trainyard_types::GpuType;
 
 /// What a recorded policy was told.

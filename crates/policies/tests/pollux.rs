@@ -12,30 +12,15 @@ use trainyard_profile::import::pollux::{self, Authors};
 use trainyard_profile::training::TimePoint;
 use trainyard_profile::{Catalog, ModelProfile};
 use trainyard_sim::{Quiet, Semantics, simulate};
+use trainyard_testkit::places::shared;
+use trainyard_testkit::say;
 use trainyard_types::{Cluster, Tenants};
 use trainyard_workload::Workload;
 use trainyard_workload::import::{Format, ImportContext, import};
 
-macro_rules! say {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($text)*);
-    }};
-}
-
 const TABLES: &str = "data/pollux/traces";
 const QUERIES: &str = "golden/pollux/throughput_queries.csv";
 const RESULTS: &str = "golden/pollux/results-jobload_tiresias-1.0.json";
-
-/// A path below the shared folder, or nothing and a line that says so.
-fn shared(path: &str) -> Option<PathBuf> {
-    let full = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
-    if full.exists() {
-        return Some(full);
-    }
-    say!("skipped: {} is absent", full.display());
-    None
-}
 
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))

@@ -11,26 +11,10 @@ use std::sync::Arc;
 use trainyard_framework::RawSettings;
 use trainyard_policies::compose::{Choice, Selection};
 use trainyard_sim::{Outcome, Quiet, Semantics, simulate};
+use trainyard_testkit::places::shared;
+use trainyard_testkit::say;
 use trainyard_types::Cluster;
 use trainyard_workload::{Workload, muri, tiresias};
-
-/// Past the capture of the test harness, so that it is seen.
-macro_rules! say {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($text)*);
-    }};
-}
-
-/// The shared folder, or nothing and a line that says so.
-fn shared(path: &str) -> Option<PathBuf> {
-    let full = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
-    if full.exists() {
-        return Some(full);
-    }
-    say!("skipped: {} is absent", full.display());
-    None
-}
 
 fn unzip(path: PathBuf) -> GzDecoder<File> {
     GzDecoder::new(File::open(path).expect("a file that exists opens"))

@@ -5,33 +5,16 @@
 use flate2::read::GzDecoder;
 use std::fmt;
 use std::fs::File;
-use std::path::PathBuf;
 use std::sync::Arc;
 use trainyard_framework::RawSettings;
 use trainyard_policies::compose::{Choice, Selection};
 use trainyard_profile::Speeds;
 use trainyard_sim::{Outcome, Quiet, Semantics, simulate};
+use trainyard_testkit::places::shared;
+use trainyard_testkit::say;
 use trainyard_types::{Cluster, Config, GpuType};
 use trainyard_workload::import::{ImportContext, import_any};
 use trainyard_workload::{TraceJob, Workload};
-
-/// Past the capture of the test harness, so that it is seen.
-macro_rules! say {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($text)*);
-    }};
-}
-
-/// The shared folder, or nothing and a line that says so.
-fn shared(path: &str) -> Option<PathBuf> {
-    let full = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
-    if full.exists() {
-        return Some(full);
-    }
-    say!("skipped: {} is absent", full.display());
-    None
-}
 
 fn trace(name: &str, cluster: &Cluster) -> Option<Workload> {
     let path = shared(&format!("data/shockwave/{name}_multigpu_dynamic.trace.gz"))?;

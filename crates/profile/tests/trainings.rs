@@ -1,18 +1,13 @@
 //! Measured trainings: tables in, profiles and paces out.
 
 use proptest::prelude::*;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use trainyard_profile::import::pollux::{self, Authors, Role};
 use trainyard_profile::training::{Place, Site, StepTimes, TimePoint};
 use trainyard_profile::{Catalog, InputError, ModelProfile, Speeds, Training, profile_file};
+use trainyard_testkit::places::shared;
+use trainyard_testkit::say;
 use trainyard_types::{Cluster, Config, GpuType, Work};
-
-macro_rules! say {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($text)*);
-    }};
-}
 
 const PLACEMENTS: &str = "placement,local_bsz,step_time,sync_time\n\
                           1,8,0.10,0.01\n1,32,0.40,0.01\n2,8,0.12,0.03\n2,32,0.42,0.03\n11,16,0.30,0.10\n";
@@ -134,16 +129,6 @@ fn a_pace_follows_batch_epoch_and_placement() {
     let apart = Config { shape: [1u16, 1].as_slice().into(), nodes: 2, ..config.clone() };
     assert!((pace(&apart, 0.0).rate.0 - (2.0 / 1.5) / 0.30).abs() < 1e-12);
     assert_eq!(speeds.pace(id, &Config::default(), Work(0.0)), None);
-}
-
-/// The shared folder, or nothing and a line that says so.
-fn shared(path: &str) -> Option<PathBuf> {
-    let full = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
-    if full.exists() {
-        return Some(full);
-    }
-    say!("skipped: {} is absent", full.display());
-    None
 }
 
 fn text(path: &Path) -> String {

@@ -1,5 +1,6 @@
 //! Recorded runs of Gavel's own simulator, as they lie beside the repository (`shared/golden/gavel`).
 
+use crate::places;
 use anyhow::{Context, Result};
 use flate2::read::GzDecoder;
 use serde::Deserialize;
@@ -17,15 +18,10 @@ use trainyard_workload::import::{Format, ImportContext, import};
 /// Types in the order in which the recordings number their GPUs.
 pub const KINDS: [&str; 3] = ["k80", "p100", "v100"];
 
-/// The folder of shared data, or nothing and a line that says so, past the capture of the test harness.
+/// The folder of shared data, or nothing and a line that says so.
 pub fn shared() -> Option<PathBuf> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    if folder.join("golden/gavel").exists() {
-        return Some(folder);
-    }
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "skipped: {} is absent", folder.display());
-    None
+    places::shared("golden/gavel")?;
+    places::shared("")
 }
 
 /// One recorded run.
@@ -56,6 +52,8 @@ pub struct About {
     pub num_gpus_per_server: BTreeMap<String, u32>,
     /// Mean completion time in seconds.
     pub avg_jct_s: f64,
+    /// When the last job ended, in seconds.
+    pub makespan_s: f64,
     /// Completion times in seconds by job.
     pub jct_s: BTreeMap<String, f64>,
 }
@@ -74,8 +72,14 @@ pub struct Call {
 /// A job in a call.
 #[derive(Deserialize)]
 pub struct Asked {
+    /// GPUs.
+    pub sf: u32,
+    /// Its weight.
+    pub w: f64,
     /// Steps that are left.
     pub steps_left: f64,
+    /// When it came, in seconds.
+    pub arrival: f64,
 }
 
 /// One round.
@@ -87,7 +91,7 @@ pub struct Round {
     pub assign: BTreeMap<String, (String, Vec<u32>)>,
 }
 
-/// Speeds of pairs as they were measured.
+/// Speeds of jobs, alone and in pairs, as they were measured.
 pub struct PairRates {
     table: serde_json::Value,
     /// The name of each job in the table.
@@ -95,6 +99,11 @@ pub struct PairRates {
 }
 
 impl PairRates {
+    /// Steps per second of a job alone on a type.
+    pub fn alone(&self, kind: &str, job: JobId) -> f64 {
+        self.table[kind][&self.keys[job.index()]]["null"].as_f64().unwrap_or(0.0)
+    }
+
     /// Steps per second of both on a type; zero for a pair that was not measured or does not fit.
     pub fn get(&self, kind: &str, a: JobId, b: JobId) -> [f64; 2] {
         let pair = &self.table[kind][&self.keys[a.index()]][&self.keys[b.index()]];

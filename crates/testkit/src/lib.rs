@@ -4,10 +4,20 @@
 //! - [`forgetful`]: wraps a policy so that it loses its memory now and then.
 //! - [`gavel`]: recorded runs of Gavel's own simulator.
 //! - [`host`]: an engine whose events a test says one by one.
-//! - [`places`]: where the repository is.
+//! - [`places`]: where the repository is, and what lies beside it.
+//! - [`say!`]: prints past the capture of the test harness.
 //!
 //! The tests themselves are under `tests/`: scenarios, conformance over the registry, properties, references to
 //! published simulators, and the rules of the house.
+
+/// Prints a line past the capture of the test harness, so that it is seen.
+#[macro_export]
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use ::std::io::Write as _;
+        let _ = writeln!(::std::io::stderr(), $($text)*);
+    }};
+}
 
 pub mod forgetful;
 pub mod gavel;

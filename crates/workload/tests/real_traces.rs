@@ -2,30 +2,16 @@
 
 use flate2::read::GzDecoder;
 use std::fs::File;
-use std::path::PathBuf;
 use trainyard_profile::Speeds;
+use trainyard_testkit::places::shared;
 use trainyard_types::{Cluster, Config, GpuType, JobId, Span, Time};
 use trainyard_workload::muri::{MuriOptions, MuriTrace};
 use trainyard_workload::{muri, switches, tiresias};
 
-/// Past the capture of the test harness, so that it is seen.
-macro_rules! say {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($text)*);
-    }};
-}
-
 /// A file of the published data, or `None` with a message when it is not there.
 fn data(path: &str) -> Option<GzDecoder<File>> {
-    let full = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(path);
-    match File::open(&full) {
-        Ok(file) => Some(GzDecoder::new(file)),
-        Err(_) => {
-            say!("skipped: the published file {path} is not at hand");
-            None
-        }
-    }
+    let path = shared(&format!("data/{path}"))?;
+    Some(GzDecoder::new(File::open(path).expect("a file that exists opens")))
 }
 
 #[test]
