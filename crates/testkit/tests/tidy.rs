@@ -23,11 +23,14 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("jobfile", &["types", "profile", "api"]),
     ("store", &[]),
     ("backend", &["types", "api"]),
-    ("daemon", &["types", "profile", "framework", "engine", "api", "store", "backend"]),
+    ("slurm", &["types", "api", "backend"]),
+    ("forecast", &["types", "profile", "framework", "engine", "sim", "workload"]),
+    ("web", &[]),
+    ("daemon", &["types", "profile", "framework", "engine", "api", "store", "backend", "web"]),
 ];
 
 /// Below the rim nothing reads a clock, a file, a socket or the environment.
-const RIM: &[&str] = &["cli", "bench", "testkit", "store", "backend", "daemon"];
+const RIM: &[&str] = &["cli", "bench", "testkit", "store", "backend", "slurm", "daemon"];
 const BANNED_BELOW_RIM: &[&str] = &[
     "std::fs::",
     "std::net::",
