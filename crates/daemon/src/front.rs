@@ -3,10 +3,12 @@
 //! - `asking`: changes, and what must be looked up before the loop is asked.
 //! - `looking`: jobs, logs, events, use.
 //! - `planning`: a dry run of the policy.
+//! - `showing`: what changed since somebody last looked, and who ran where.
 
 mod asking;
 mod looking;
 mod planning;
+mod showing;
 
 pub use asking::label;
 
@@ -30,6 +32,7 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, NodeRow, PlanAnswer, Status, SubmitRequest,
     Submitted, WhyAnswer,
 };
+use trainyard_api::board::{BoardAnswer, TimelineRow};
 use trainyard_api::{Code, Problem};
 use trainyard_store::{Reader, StoreError};
 
@@ -50,6 +53,7 @@ struct Parts {
     store: PathBuf,
     run_dir: PathBuf,
     readers: Mutex<Vec<Reader>>,
+    showing: tokio::sync::Mutex<showing::Showing>,
 }
 
 impl Front {
@@ -68,6 +72,7 @@ impl Front {
             store,
             run_dir,
             readers: Mutex::default(),
+            showing: tokio::sync::Mutex::new(showing::Showing::new()),
         }))
     }
 
@@ -251,6 +256,14 @@ impl Desk for Front {
         let (reply, _) = oneshot::channel();
         // Nobody waits for it.
         let _ = self.say(Message::Ask { caller, ask, pipeline: None, reply });
+    }
+
+    fn board(&self, caller: Caller, since: Option<u64>, wait: f64) -> Reply<'_, BoardAnswer> {
+        Box::pin(self.show(caller, since, wait))
+    }
+
+    fn timeline(&self, caller: Caller, since: f64, until: f64) -> Reply<'_, Vec<TimelineRow>> {
+        Box::pin(self.ran(caller, since, until))
     }
 
     fn metrics(&self) -> Reply<'_, String> {
