@@ -142,7 +142,8 @@ impl GandivaFair {
             }
             choice.out.insert(place);
             let is_next = *refused.get_or_insert(tenant) == tenant;
-            let is_gang = is_next && job.spec.want.gpus > 1 && self.passes.entitled(tenant, kind) > 0.0;
+            let is_gang =
+                is_next && job.spec.want.gpus > 1 && self.passes.entitled(tenant, kind) > 0.0;
             if self.reserve && is_gang && !self.reserved.contains_key(&kind) {
                 self.keep_for(place, kind, choice, view, offer.free());
             }
