@@ -218,7 +218,7 @@ impl World {
             checkpoint_root: "/checkpoints".to_owned(),
             processes_max: 0,
             log_bytes_max: 0,
-            announces: self.seed % 2 == 0,
+            announces: self.seed.is_multiple_of(2),
         }
     }
 
