@@ -51,6 +51,11 @@ impl Engine {
         Arc::clone(&self.beliefs)
     }
 
+    /// How it is set up.
+    pub fn setup(&self) -> &crate::setup::Setup {
+        &self.setup
+    }
+
     /// Whether a step would do something at this very moment, though nothing more happens.
     pub fn wants_step(&self) -> bool {
         !self.outbox.is_empty() || self.decision_due(self.state.now) && self.wants_decision
