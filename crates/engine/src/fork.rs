@@ -4,14 +4,15 @@ use crate::engine::{Engine, Stats};
 use crate::fallback;
 use std::sync::Arc;
 use trainyard_framework::Beliefs;
+use trainyard_types::{JobId, Time};
 
 impl Engine {
-    /// The same engine once more, with a count of its own. Jobs are shared until one of the two writes them.
+    /// The same engine once more at a moment from now on, with a count of its own. Jobs are shared until one of the two writes them.
     ///
     /// A question that is out is asked again, for its answer goes to the other one. What is ordered but not yet done
     /// stands as ordered: whoever leads the fork says what becomes of it.
-    pub fn fork(&self) -> Engine {
-        Engine {
+    pub fn fork(&self, at: Time) -> Engine {
+        let mut fork = Engine {
             state: Arc::clone(&self.state),
             free: self.free.clone(),
             real: self.real.clone(),
@@ -38,7 +39,9 @@ impl Engine {
             policy_failures: self.policy_failures,
             policy_retry_at: self.policy_retry_at,
             fallback: fallback::pipeline(),
-        }
+        };
+        fork.advance(at);
+        fork
     }
 
     /// Believes something else from now on.
@@ -62,12 +65,12 @@ impl Engine {
     }
 
     /// Whether a user keeps a job aside, so that only a user can let it go on.
-    pub fn is_held(&self, job: trainyard_types::JobId) -> bool {
+    pub fn is_held(&self, job: JobId) -> bool {
         self.blocked.get(&job).is_some_and(|block| block.by_user)
     }
 
     /// Whether the host keeps a job back because enough of its array run.
-    pub fn is_throttled(&self, job: trainyard_types::JobId) -> bool {
+    pub fn is_throttled(&self, job: JobId) -> bool {
         self.blocked.get(&job).is_some_and(|block| block.throttled)
     }
 }

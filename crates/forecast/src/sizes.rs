@@ -1,6 +1,7 @@
 //! How much work is left of each job of a moment, and on what grounds.
 
 use crate::lengths::Sorted;
+use std::collections::BTreeMap;
 use trainyard_engine::Engine;
 use trainyard_framework::{Beliefs, JobRef, Knowledge, Live, Needs, View};
 use trainyard_types::{JobId, Phase, Rate, Span, Work};
@@ -101,8 +102,16 @@ fn rate(live: &Live, view: &View<'_>, beliefs: &dyn Beliefs) -> Rate {
     here.or_else(wished).filter(|rate| rate.0 > 0.0).unwrap_or(Rate(1.0))
 }
 
-/// What a waiting job still has to run, as its user asked for it; for measures, not for the run.
-pub fn reference_span(one: &TraceJob, view: &View<'_>, live: &Live) -> Option<Span> {
-    let rate = view.reference_rate(JobRef { spec: &live.spec, state: &live.state })?;
-    one.work.0.is_finite().then(|| rate.time_for(one.work))
+/// How long jobs take undisturbed, as their users asked for them, by the sizes they are given; those of which that is
+/// not known are left out.
+pub fn ideal_spans(engine: &Engine, sizes: &Sizes) -> BTreeMap<JobId, Span> {
+    let state = engine.state();
+    let needs = Needs { work_left: Knowledge::Estimate, rates: true, ..Needs::NOTHING };
+    let view = View::new(state.now, state, engine.beliefs(), &needs);
+    let ideal = |live: &Live| {
+        let one = sizes.job(live.spec.id);
+        let rate = view.reference_rate(JobRef { spec: &live.spec, state: &live.state })?;
+        one.work.0.is_finite().then(|| (live.spec.id, rate.time_for(one.work)))
+    };
+    state.jobs.iter().flatten().filter_map(|live| ideal(live)).collect()
 }

@@ -192,8 +192,13 @@ impl<'a> Simulation<'a> {
     }
 
     fn run(mut self, observer: &mut dyn Observer) -> Outcome {
+        let now = self.engine.state().now;
         if self.engine.wants_step() {
-            self.moment(self.engine.state().now, observer);
+            self.moment(now, observer);
+        }
+        if self.series.start == now {
+            let level = self.level(now);
+            self.series.record(now, level);
         }
         while self.left > 0 {
             match self.next_moment() {
@@ -214,7 +219,8 @@ impl<'a> Simulation<'a> {
     fn next_moment(&mut self) -> Option<Time> {
         let submission = self.arrivals.get(self.next_submission).map(|one| one.job.submitted);
         let known = [submission, self.world.next_time(), self.engine.due()];
-        known.into_iter().flatten().min()
+        // What was due before the run began is due when it does.
+        known.into_iter().flatten().min().map(|at| at.max(self.engine.state().now))
     }
 
     /// Nothing is to come though jobs wait: where rounds are kept, an empty one is over and the policy is asked
