@@ -9,6 +9,7 @@
 //! - `serve`: the daemon itself, on the GPUs that `machine` finds, with policies that `maker` makes and forecasts by
 //!   `oracle`.
 //! - `replay`, `doctor`: decisions taken again, and an installation looked at. Their flags are in `host_args`.
+//! - `web`: the page, with a token that ends by itself.
 //! - `show`: times, lengths and lists for people.
 
 mod args;
@@ -35,6 +36,7 @@ mod show;
 mod socket;
 mod submit;
 mod tokens;
+mod web;
 
 pub use args::LiveCommand;
 
@@ -73,6 +75,7 @@ pub fn run(command: LiveCommand, output: &Output) -> Result<(), Failure> {
         LiveCommand::Status(args) => daemon::status(&args, output),
         LiveCommand::Capture(args) => daemon::capture(&args, output),
         LiveCommand::Token(command) => tokens::run(&command, output),
+        LiveCommand::Web(args) => web::run(&args, output),
         LiveCommand::Job(command) => job_files::run(&command, output),
         LiveCommand::Serve(args) => serve::run(&args, output),
         LiveCommand::Replay(args) => replay::run(&args, output),
