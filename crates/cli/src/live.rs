@@ -7,6 +7,7 @@
 //! - `jobs`, `detail`, `nodes`, `shares`, `events`, `daemon`, `tokens`: one file for each thing that is asked about.
 //! - `serve`: the daemon itself, on the GPUs that `machine` finds, with policies that `maker` makes.
 //! - `replay`, `doctor`: decisions taken again, and an installation looked at. Their flags are in `host_args`.
+//! - `top`: the cluster in a terminal, as it changes.
 //! - `show`: times, lengths and lists for people.
 
 mod args;
@@ -31,6 +32,7 @@ mod show;
 mod socket;
 mod submit;
 mod tokens;
+mod top;
 
 pub use args::LiveCommand;
 
@@ -65,6 +67,7 @@ pub fn run(command: LiveCommand, output: &Output) -> Result<(), Failure> {
         LiveCommand::Events(args) => events::events(&args, output),
         LiveCommand::Policy(args) => daemon::policy(&args, output),
         LiveCommand::Status(args) => daemon::status(&args, output),
+        LiveCommand::Top(args) => top::top(&args, output),
         LiveCommand::Capture(args) => daemon::capture(&args, output),
         LiveCommand::Token(command) => tokens::run(&command, output),
         LiveCommand::Job(command) => job_files::run(&command, output),
