@@ -56,7 +56,7 @@ struct Events {
 
 #[derive(Deserialize)]
 struct Etas {
-    etas: Vec<EtaAnswer>,
+    jobs: Vec<EtaAnswer>,
 }
 
 /// Whoever looks, and what it remembers from look to look.
@@ -187,9 +187,9 @@ impl Looker {
         if !self.tells_etas || fresh {
             return Ok(());
         }
-        match self.client.get::<Etas>("/eta", &[]) {
-            Ok(Etas { etas }) => {
-                self.etas = Some(etas.into_iter().map(|eta| (eta.job, eta)).collect());
+        match self.client.get::<Etas>("/eta", &[("limit", PAGE.to_string())]) {
+            Ok(Etas { jobs }) => {
+                self.etas = Some(jobs.into_iter().map(|eta| (eta.job, eta)).collect());
                 self.etas_asked = Some(Instant::now());
             }
             // A daemon that makes no forecasts is asked no more, until it starts again.
