@@ -10,6 +10,7 @@
 //!   `oracle`.
 //! - `replay`, `doctor`: decisions taken again, and an installation looked at. Their flags are in `host_args`.
 //! - `web`: the page, with a token that ends by itself.
+//! - `top`: the cluster in a terminal, as it changes.
 //! - `show`: times, lengths and lists for people.
 
 mod args;
@@ -36,6 +37,7 @@ mod show;
 mod socket;
 mod submit;
 mod tokens;
+mod top;
 mod web;
 
 pub use args::LiveCommand;
@@ -73,6 +75,7 @@ pub fn run(command: LiveCommand, output: &Output) -> Result<(), Failure> {
         LiveCommand::Events(args) => events::events(&args, output),
         LiveCommand::Policy(args) => daemon::policy(&args, output),
         LiveCommand::Status(args) => daemon::status(&args, output),
+        LiveCommand::Top(args) => top::top(&args, output),
         LiveCommand::Capture(args) => daemon::capture(&args, output),
         LiveCommand::Token(command) => tokens::run(&command, output),
         LiveCommand::Web(args) => web::run(&args, output),

@@ -88,6 +88,9 @@ pub enum LiveCommand {
     /// Show the daemon as a whole.
     #[command(after_help = "Example:\n  trainyard status --json")]
     Status(Asking),
+    /// Watch the cluster in the terminal: map, jobs, shares, events; look into a job, cancel or hold it.
+    #[command(after_help = super::top::HELP)]
+    Top(TopArgs),
     /// Write the record of decisions to a file, to run them again offline.
     #[command(after_help = "Example:\n  trainyard capture -o record.jsonl")]
     Capture(CaptureArgs),
@@ -397,6 +400,31 @@ pub struct PolicyArgs {
     /// A gate for new jobs.
     #[arg(long, value_name = "NAME", requires = "policy")]
     pub admit: Option<String>,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// `top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// How often to look.
+    #[arg(long, value_name = "SPAN", default_value = "1s")]
+    pub every: String,
+    /// What to begin with.
+    #[arg(long, value_enum, value_name = "VIEW", default_value_t = super::top::View::Cluster)]
+    pub view: super::top::View,
+    /// Show only rows with these words, as / does: ada resnet, or exactly user:ada is:waiting node:n3.
+    #[arg(long, value_name = "WORDS")]
+    pub filter: Option<String>,
+    /// Begin with this job.
+    #[arg(long, value_name = "JOB")]
+    pub job: Option<u32>,
+    /// Print one frame as plain text and end; so does output that is no terminal.
+    #[arg(long)]
+    pub once: bool,
+    /// The size of that frame [default: that of the terminal, or 80x24].
+    #[arg(long, value_name = "COLUMNSxROWS")]
+    pub size: Option<String>,
     #[command(flatten)]
     pub asking: Asking,
 }
