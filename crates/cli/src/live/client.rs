@@ -97,6 +97,12 @@ impl Client {
         self
     }
 
+    /// From now on nothing is asked again: whoever calls looks again anyway.
+    pub fn asking_once(mut self) -> Client {
+        self.tries = 1;
+        self
+    }
+
     /// Looks something up.
     pub fn get<T: DeserializeOwned>(
         &self,
