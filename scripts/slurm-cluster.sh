@@ -79,6 +79,8 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 GresTypes=gpu
 SchedulerType=sched/backfill
+# A job that is released is looked at now and not in seconds.
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=5
 PriorityType=priority/basic
 KillWait=5
 MinJobAge=300
