@@ -1,7 +1,21 @@
 //! Slurm as a backend, and Slurm looked at from outside.
 //!
+//! - [`call`]: Slurm's programs, run with a limit in time and with typed failures.
+//! - [`read`]: what they print, in the shapes of the versions in the field.
 //! - [`seen`]: what Slurm says about its jobs and nodes, free of versions.
+//! - [`look`]: both together: Slurm at this moment.
+//! - [`nodelist`]: `gpu-a[01-10]` and back.
+//! - [`inventory`]: Slurm's nodes as a cluster of ours.
 
+pub mod call;
+pub mod inventory;
+pub mod look;
+pub mod nodelist;
+pub mod read;
 pub mod seen;
 
-pub use seen::{SlurmJob, SlurmNode, SlurmSeen};
+pub use call::{CallError, CallSettings, Calls, Spent};
+pub use inventory::{Inventory, NodeFilter};
+pub use look::Lookout;
+pub use read::ReadError;
+pub use seen::{Skipped, SlurmJob, SlurmNode, SlurmSeen};
