@@ -143,6 +143,7 @@ fn core_options(
         checkpoint_root: places.run.join("checkpoints").display().to_string(),
         processes_max: args.processes_max,
         log_bytes_max: LOG_BYTES_MAX,
+        announces: false,
     };
     Ok((core, tenants))
 }

@@ -12,6 +12,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use trainyard_api::{Code, Problem};
+use trainyard_backend::Report;
 use trainyard_framework::Pipeline;
 use trainyard_store::{Retention, StoreError, Write};
 use trainyard_types::Why;
@@ -134,7 +135,10 @@ impl Host {
                 batch.waiters.insert(ticket, Waiter { reply, policy });
                 batch.inputs.push(Input::Ask { ticket, caller, ask: *ask });
             }
-            Message::Report(report) => batch.inputs.push(Input::Report(report)),
+            Message::Report(report) => {
+                self.note(&report);
+                batch.inputs.push(Input::Report(report));
+            }
             Message::Thought(answer) => {
                 if let Some((thought, seconds)) = self.thinker.answered(answer) {
                     let launches = match &thought {
@@ -150,6 +154,17 @@ impl Host {
             Message::Look(reply) => batch.lookers.push(reply),
             draft @ Message::Draft { .. } => batch.drafts.push(draft),
             Message::Stop => batch.stop = true,
+        }
+    }
+
+    /// What must be known beside the core, which may be made anew at any time.
+    fn note(&mut self, report: &Report) {
+        match report {
+            Report::Node { node, seen } => {
+                self.nodes.insert(node.clone(), seen.clone());
+            }
+            Report::Trouble(trouble) => self.trouble.clone_from(trouble),
+            _ => {}
         }
     }
 
@@ -252,6 +267,9 @@ impl Host {
                 Order::Stop(job, attempt, order) => self.backend.stop(job, attempt, order),
                 Order::SetBatch(job, attempt, size) => self.backend.set_batch(job, attempt, size),
                 Order::Forget(job, attempt) => self.backend.forget(job, attempt),
+                Order::Announce(order) => self.backend.announce(*order),
+                Order::Withdraw(job) => self.backend.withdraw(job),
+                Order::Drain(node, reason) => self.backend.drain(&node, reason.as_deref()),
             }
         }
         self.recorder.record(turn.lines);

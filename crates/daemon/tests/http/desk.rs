@@ -266,6 +266,7 @@ impl Desk for FakeDesk {
 
 fn node(name: &str) -> NodeRow {
     NodeRow {
+        claimed: Vec::new(),
         name: name.to_owned(),
         gpu_type: "v100".to_owned(),
         gpus: Vec::new(),
