@@ -171,7 +171,11 @@ up() {
 }
 
 down() {
-    local file name
+    local file name pid
+    # All are told first, so that they end at the same time.
+    for file in "$dir"/run/slurmd.*.pid; do
+        [ -f "$file" ] && pid=$(process slurmd "${file#"$dir"/}") && kill "$pid" 2>/dev/null || true
+    done
     stop TERM slurmctld run/slurmctld.pid
     for file in "$dir"/run/slurmd.*.pid; do
         [ -f "$file" ] || continue

@@ -278,10 +278,23 @@ fn started(
     (program, arguments): (&str, &[&str]),
 ) -> Result<Child, CallError> {
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().map_err(|source| match source.kind() {
+    spawned(&mut command).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => CallError::NotInstalled { program: program.to_owned() },
         _ => CallError::NotRun { program: program.to_owned(), source },
     })
+}
+
+/// Starts a program; one that is being replaced at this moment is tried again.
+fn spawned(command: &mut Command) -> std::io::Result<Child> {
+    for _ in 0..BUSY_TRIES {
+        match command.spawn() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            result => return result,
+        }
+    }
+    command.spawn()
 }
 
 /// The kind of a failure by the words of Slurm's message.

@@ -166,6 +166,7 @@ fn wanted(sight: &Sight) -> Step {
 
 fn ended(sight: &Sight) -> Step {
     match &sight.known {
+        known if known.was_cancelled() && !sight.stop => Step::Gone,
         Known::Running if sight.stop => Step::Requeue,
         // Who cannot ask Slurm believes the script.
         Known::Running | Known::Leaving | Known::Unknown if sight.down => Step::End(End::Told),

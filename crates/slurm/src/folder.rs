@@ -84,7 +84,8 @@ impl Folder {
         }
         let [said, told, saved] = [self.own("said.jsonl"), self.told(), self.own("saved")];
         let own_script = self.own("script");
-        let paths = Paths { script, said: &said, told: &told, saved: &saved, own_script: &own_script };
+        let paths =
+            Paths { script, said: &said, told: &told, saved: &saved, own_script: &own_script };
         let launch = script::launch_file(order, nodes, &paths);
         let environment = script::environment_file(order, nodes.len(), &paths);
         self.give(&self.own("launch.sh"), launch.as_bytes(), 0o600, owner)?;
@@ -101,7 +102,13 @@ impl Folder {
         sync_dir(self.path.parent().unwrap_or(Path::new("/")))
     }
 
-    fn give(&self, path: &Path, bytes: &[u8], mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
+    fn give(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        mode: u32,
+        owner: Option<(u32, u32)>,
+    ) -> io::Result<()> {
         // A second try finds the files of the first.
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -146,7 +153,12 @@ impl Folder {
         }
         self.tell(&ToJob::Stop { grace_seconds })?;
         let partial = self.path.join("stop.partial");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&partial)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o644)
+            .open(&partial)?;
         writeln!(file, "{grace}")?;
         file.sync_all()?;
         std::fs::rename(&partial, self.path.join("stop"))
@@ -226,7 +238,8 @@ impl Ear {
         }
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         // A line longer than all that is read at once is no message.
-        let taken = if whole == 0 && bytes.len() as u64 == SAID_BYTES_MAX { bytes.len() } else { whole };
+        let taken =
+            if whole == 0 && bytes.len() as u64 == SAID_BYTES_MAX { bytes.len() } else { whole };
         self.at += taken as u64;
         let lines = bytes[..whole].split(|byte| *byte == b'\n');
         let messages: Vec<FromJob> =

@@ -31,5 +31,5 @@ pub use call::{CallError, CallSettings, Calls, Spent};
 pub use inventory::{Inventory, NodeFilter};
 pub use look::Lookout;
 pub use read::ReadError;
-pub use slurm::{Slurm, SlurmOptions};
 pub use seen::{Skipped, SlurmJob, SlurmNode, SlurmSeen};
+pub use slurm::{Slurm, SlurmOptions};

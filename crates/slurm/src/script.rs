@@ -117,17 +117,11 @@ pub fn whole_seconds(seconds: f64) -> u64 {
 }
 
 fn variables(order: &LaunchOrder, paths: &Paths<'_>) -> Variables {
-    let seat = Seat {
-        rank: 0,
-        world: 1,
-        port: 0,
-        host: "",
-        socket: Path::new(""),
-        ack_file: paths.saved,
-    };
+    let seat =
+        Seat { rank: 0, world: 1, port: 0, host: "", socket: Path::new(""), ack_file: paths.saved };
     let mut all = environment(order, &seat, &Variables::new());
     // Slurm's own variables are the true ones here.
-    all.retain(|name, _| !name.starts_with("SLURM_") && !LEFT_OUT.contains(&name.as_str()));
+    all.retain(|name, _| !name.starts_with("SLURM") && !LEFT_OUT.contains(&name.as_str()));
     for (name, _) in OF_RANK {
         all.remove(*name);
     }
@@ -188,7 +182,8 @@ mod tests {
     /// What a shell makes of the file.
     fn run(order: &LaunchOrder) -> String {
         let file = environment_file(order, 2, &paths());
-        let text = format!("ty_rank=7; ty_checkpoints=/c/at-2; ty_address=h; ty_port=9\n{file}\"$@\"\n");
+        let text =
+            format!("ty_rank=7; ty_checkpoints=/c/at-2; ty_address=h; ty_port=9\n{file}\"$@\"\n");
         let output = Command::new("sh").arg("-c").arg(text).env_clear().output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
@@ -205,7 +200,8 @@ mod tests {
 
     #[test]
     fn a_rank_finds_what_it_looks_for_and_its_user_cannot_change_who_it_is() {
-        let env = [("RANK", "99"), ("a.b", "odd"), ("ty_rank", "98"), ("SLURM_X", "y"), ("PATH", "/bin")];
+        let env =
+            [("RANK", "99"), ("a.b", "odd"), ("ty_rank", "98"), ("SLURM_X", "y"), ("PATH", "/bin")];
         let all = run(&order(&["/usr/bin/env"], &env));
         let lines: Vec<&str> = all.lines().collect();
         for line in [

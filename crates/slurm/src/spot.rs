@@ -33,14 +33,20 @@ pub fn spot(order: &LaunchOrder, inventory: &Inventory) -> Result<Spot, String> 
         let (cpus, memory) = (of_node(u64::from(node.cpus)), of_node(u64::from(node.memory_mib)));
         shares.insert(&place.node, (share.gpus.len(), cpus, memory));
         names.push(place.node.clone());
-        gres_type = Some(&place.gres_type);
+        // The type is named only where a node has several: Slurm refuses to change a request without a type into one
+        // with it, and the node decides anyway.
+        let is_mixed = inventory.nodes_of(&place.node).count() > 1;
+        gres_type = Some(place.gres_type.as_str()).filter(|_| is_mixed);
     }
     let Some((gpus, cpus, memory_mib)) = shares.values().min().copied() else {
         return Err("the order names no node".to_owned());
     };
     if shares.values().any(|share| share.0 != gpus) {
-        let each: Vec<String> =
-            order.nodes.iter().map(|share| format!("{} on {}", share.gpus.len(), share.node)).collect();
+        let each: Vec<String> = order
+            .nodes
+            .iter()
+            .map(|share| format!("{} on {}", share.gpus.len(), share.node))
+            .collect();
         return Err(format!(
             "Slurm gives a job the same number of GPUs on each of its nodes, and this one was placed with {}; let it \
              ask for a number that divides evenly, or for one node at most",
@@ -48,7 +54,7 @@ pub fn spot(order: &LaunchOrder, inventory: &Inventory) -> Result<Spot, String> 
         ));
     }
     let (count, asked) = (names.len() as u64, order.limits);
-    let gres = match gres_type.map(String::as_str) {
+    let gres = match gres_type {
         _ if gpus == 0 => None,
         None | Some("") => Some(format!("gpu:{gpus}")),
         Some(kind) => Some(format!("gpu:{kind}:{gpus}")),
@@ -87,15 +93,15 @@ mod tests {
             memory_mib: 64_000,
             ..SlurmNode::default()
         };
-        let nodes = vec![node("n1", &[("v100", 4)]), node("n2", &[("v100", 4)]), node("n3", &[("", 8)])];
+        let nodes =
+            vec![node("n1", &[("v100", 4)]), node("n2", &[("v100", 4)]), node("n3", &[("", 8)])];
         Inventory::of(&SlurmSeen { nodes, ..SlurmSeen::default() }, &NodeFilter::default())
     }
 
     fn order(shares: &[(&str, u8)]) -> LaunchOrder {
-        let nodes = shares.iter().map(|(node, gpus)| NodeShare {
-            node: (*node).to_owned(),
-            gpus: (0..*gpus).collect(),
-        });
+        let nodes = shares
+            .iter()
+            .map(|(node, gpus)| NodeShare { node: (*node).to_owned(), gpus: (0..*gpus).collect() });
         LaunchOrder { nodes: nodes.collect(), ..LaunchOrder::default() }
     }
 
@@ -103,7 +109,7 @@ mod tests {
     fn a_gang_gets_the_same_on_each_node_and_the_host_that_goes_with_it() {
         let made = spot(&order(&[("n1", 2), ("n2", 2)]), &inventory()).unwrap();
         assert_eq!((made.cpus, made.memory_mib), (16, 32_000));
-        assert_eq!(made.gres.as_deref(), Some("gpu:v100:2"));
+        assert_eq!(made.gres.as_deref(), Some("gpu:2"));
         assert_eq!(made.nodes, ["n1", "n2"]);
         let mut asked = order(&[("n3", 8)]);
         asked.limits = Limits { cpus: 4, memory_mib: 1000, ..Limits::default() };

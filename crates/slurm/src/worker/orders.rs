@@ -151,7 +151,8 @@ impl Worker {
                 self.troubles.remove("drain");
             }
             Err(error) => {
-                let what = format!("node {node} takes no work of ours, but Slurm was not told: {error}");
+                let what =
+                    format!("node {node} takes no work of ours, but Slurm was not told: {error}");
                 self.troubles.insert("drain", what);
             }
         }
@@ -174,8 +175,8 @@ impl Worker {
                     Found::Ended { job, attempt, exit: Exit { lost: true, ..Exit::default() } }
                 }
                 (Stage::Wanted | Stage::Released, _) => {
-                    let started = course.started
-                        || folder.written().is_ok_and(|written| written.started);
+                    let started =
+                        course.started || folder.written().is_ok_and(|written| written.started);
                     Found::Running { job, attempt, started }
                 }
             });

@@ -204,7 +204,8 @@ fn out_of_service(node: &SlurmNode) -> Option<String> {
 
 /// The time of day, for a message.
 fn clock() -> String {
-    let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs());
+    let seconds =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs());
     let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
     format!("{hours:02}:{minutes:02}:{:02} UTC", seconds % 60)
 }

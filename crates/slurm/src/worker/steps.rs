@@ -9,8 +9,8 @@ use crate::ledger::{Course, Stage};
 use crate::spot::{self, Spot};
 use std::time::{Duration, Instant};
 use trainyard_api::wire::FromJob;
-use trainyard_backend::report::sample;
-use trainyard_backend::{Exit, Report};
+
+use trainyard_backend::{Exit, Report, sample};
 use trainyard_types::{Attempt, JobId};
 
 /// What is seen of a Slurm job for so long is not about to change by a file that is still on its way.
@@ -57,6 +57,10 @@ impl Worker {
         let Ok(written) = folder.written() else { return };
         let Some(run) = self.runs.get_mut(&job) else { return };
         let ended_now = written.exit && !run.written.exit;
+        if written.taken && !run.written.taken {
+            // Slurm has started it: what was seen of it before is old.
+            run.now_is(Known::Running);
+        }
         run.written = written.clone();
         let messages = run.ear.listen(&folder);
         if written.started || !messages.is_empty() {
@@ -285,9 +289,11 @@ impl Worker {
             return;
         }
         let ids = self.ids(jobs);
-        let down = self.actor.allow_requeue(&ids).into_iter().find_map(|result| {
-            result.err().filter(CallError::may_pass)
-        });
+        let down = self
+            .actor
+            .allow_requeue(&ids)
+            .into_iter()
+            .find_map(|result| result.err().filter(CallError::may_pass));
         if let Some(error) = down.or_else(|| self.actor.poke(&ids).err()) {
             return self.failed(&error);
         }
