@@ -5,8 +5,12 @@
 //! - `job_files`: files as submissions.
 //! - `submit`, `follow`: submissions, and what comes of them.
 //! - `jobs`, `detail`, `nodes`, `shares`, `events`, `daemon`, `tokens`: one file for each thing that is asked about.
-//! - `serve`: the daemon itself, on the GPUs that `machine` finds, with policies that `maker` makes.
+//! - `expect`: what is expected, and what other policies would make of it.
+//! - `serve`: the daemon itself, on the GPUs that `machine` finds, with policies that `maker` makes and forecasts by
+//!   `oracle`.
 //! - `replay`, `doctor`: decisions taken again, and an installation looked at. Their flags are in `host_args`.
+//! - `web`: the page, with a token that ends by itself.
+//! - `top`: the cluster in a terminal, as it changes.
 //! - `show`: times, lengths and lists for people.
 
 mod args;
@@ -15,6 +19,7 @@ mod daemon;
 mod detail;
 mod doctor;
 mod events;
+mod expect;
 mod follow;
 mod host_args;
 mod job_files;
@@ -22,6 +27,7 @@ mod jobs;
 mod machine;
 mod maker;
 mod nodes;
+mod oracle;
 mod places;
 mod replay;
 mod serve;
@@ -31,6 +37,8 @@ mod show;
 mod socket;
 mod submit;
 mod tokens;
+mod top;
+mod web;
 
 pub use args::LiveCommand;
 
@@ -46,6 +54,8 @@ pub fn run(command: LiveCommand, output: &Output) -> Result<(), Failure> {
         LiveCommand::Plan(args) => submit::plan(&args, output),
         LiveCommand::Ps(args) => jobs::list(&args, output),
         LiveCommand::Why(args) => jobs::why(&args, output),
+        LiveCommand::Eta(args) => expect::eta(&args, output),
+        LiveCommand::Whatif(args) => expect::whatif(&args, output),
         LiveCommand::Logs(args) => follow::logs(&args, output),
         LiveCommand::Cancel(args) => {
             let act = Act::Cancel { reason: args.reason.clone() };
@@ -65,8 +75,10 @@ pub fn run(command: LiveCommand, output: &Output) -> Result<(), Failure> {
         LiveCommand::Events(args) => events::events(&args, output),
         LiveCommand::Policy(args) => daemon::policy(&args, output),
         LiveCommand::Status(args) => daemon::status(&args, output),
+        LiveCommand::Top(args) => top::top(&args, output),
         LiveCommand::Capture(args) => daemon::capture(&args, output),
         LiveCommand::Token(command) => tokens::run(&command, output),
+        LiveCommand::Web(args) => web::run(&args, output),
         LiveCommand::Job(command) => job_files::run(&command, output),
         LiveCommand::Serve(args) => serve::run(&args, output),
         LiveCommand::Replay(args) => replay::run(&args, output),

@@ -10,6 +10,8 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, NodeRow, PlanAnswer, Status, SubmitRequest,
     Submitted, WhyAnswer,
 };
+use trainyard_api::board::{BoardAnswer, TimelineRow};
+use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
 
 /// An answer that comes later.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send + 'a>>;
@@ -153,6 +155,17 @@ pub trait Desk: Send + Sync + 'static {
     fn job(&self, caller: Caller, job: u32) -> Reply<'_, JobDetail>;
     /// Says why a job waits.
     fn why(&self, caller: Caller, job: u32) -> Reply<'_, WhyAnswer>;
+    /// Says when a job is expected to start and to end, in intervals that are right so much of the time.
+    fn eta(&self, caller: Caller, job: u32, confidence: Option<f64>) -> Reply<'_, EtaAnswer>;
+    /// The same of all jobs that are not over, by id, at most `limit`.
+    fn etas(
+        &self,
+        caller: Caller,
+        limit: usize,
+        confidence: Option<f64>,
+    ) -> Reply<'_, Vec<EtaAnswer>>;
+    /// Says what other policies would make of this moment.
+    fn whatif(&self, caller: Caller, request: WhatIfRequest) -> Reply<'_, WhatIfAnswer>;
     /// Reads a log.
     fn logs(&self, caller: Caller, job: u32, request: LogRequest) -> Reply<'_, LogChunk>;
     /// Lists nodes.
@@ -187,6 +200,15 @@ pub trait Desk: Send + Sync + 'static {
     fn whose(&self, digest: String) -> Reply<'_, Option<TokenInfo>>;
     /// Writes down that something was refused before it came to the desk.
     fn refused(&self, user: String, action: String, target: String);
+    /// What changed since `since`, everything where that is not known; waits up to `wait_seconds` for a change.
+    fn board(
+        &self,
+        caller: Caller,
+        since: Option<u64>,
+        wait_seconds: f64,
+    ) -> Reply<'_, BoardAnswer>;
+    /// Launches that held GPUs from `since` to `until`, in seconds of Unix time, the newest if there are too many.
+    fn timeline(&self, caller: Caller, since: f64, until: f64) -> Reply<'_, Vec<TimelineRow>>;
     /// The text of all metrics, in OpenMetrics form.
     fn metrics(&self) -> Reply<'_, String>;
 }

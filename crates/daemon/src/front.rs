@@ -2,13 +2,18 @@
 //!
 //! - `asking`: changes, and what must be looked up before the loop is asked.
 //! - `looking`: jobs, logs, events, use.
+//! - `foretelling`: what is expected, and what another policy would make of it.
 //! - `planning`: a dry run of the policy.
+//! - `showing`: what changed since somebody last looked, and who ran where.
 
 mod asking;
+mod foretelling;
 mod looking;
 mod planning;
+mod showing;
 
 pub use asking::label;
+pub use foretelling::{CONFIDENCE, POLICIES_MAX};
 
 use crate::access::{self, Caller, Right};
 use crate::clock::wall_micros;
@@ -17,10 +22,12 @@ use crate::desk::{
     AcctRequest, Act, Desk, JobFilter, LogChunk, LogRequest, NewToken, NodeAct, PolicyRequest,
     Reply, TokenInfo,
 };
+use crate::forecaster::Forecaster;
 use crate::host::{Message, Shared};
 use crate::recorder::RecordReader;
 use crate::seen::Seen;
 use crate::thinker::Maker;
+use foretelling::Foreteller;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -30,6 +37,8 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, NodeRow, PlanAnswer, Status, SubmitRequest,
     Submitted, WhyAnswer,
 };
+use trainyard_api::board::{BoardAnswer, TimelineRow};
+use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
 use trainyard_api::{Code, Problem};
 use trainyard_store::{Reader, StoreError};
 
@@ -50,6 +59,8 @@ struct Parts {
     store: PathBuf,
     run_dir: PathBuf,
     readers: Mutex<Vec<Reader>>,
+    foreteller: Option<Foreteller>,
+    showing: tokio::sync::Mutex<showing::Showing>,
 }
 
 impl Front {
@@ -61,6 +72,7 @@ impl Front {
         run_dir: PathBuf,
     ) -> Front {
         Front(Arc::new(Parts {
+            foreteller: None,
             messages: host.messages.clone(),
             shared: Arc::clone(&host.shared),
             record: host.record.clone(),
@@ -68,7 +80,18 @@ impl Front {
             store,
             run_dir,
             readers: Mutex::default(),
+            showing: tokio::sync::Mutex::new(showing::Showing::new()),
         }))
+    }
+
+    /// The same with forecasts.
+    ///
+    /// # Panics
+    /// When the desk is shared already.
+    pub fn with_forecasts(mut self, forecaster: Arc<dyn Forecaster>) -> Front {
+        let parts = Arc::get_mut(&mut self.0).expect("forecasts come before anybody is served");
+        parts.foreteller = Some(Foreteller::new(forecaster));
+        self
     }
 
     fn shared(&self) -> &Shared {
@@ -121,6 +144,13 @@ fn ending() -> Problem {
     Problem::new(Code::Unreachable, "the daemon is ending; try again when it is back")
 }
 
+fn damaged(why: String) -> Problem {
+    Problem::new(
+        Code::Internal,
+        format!("the store cannot be read: {why}; try `trainyard store check`"),
+    )
+}
+
 fn lost() -> Problem {
     Problem::new(Code::Internal, "a thread was lost; try again")
 }
@@ -154,6 +184,23 @@ impl Desk for Front {
 
     fn why(&self, caller: Caller, job: u32) -> Reply<'_, WhyAnswer> {
         Box::pin(self.reasons(caller, job))
+    }
+
+    fn eta(&self, caller: Caller, job: u32, confidence: Option<f64>) -> Reply<'_, EtaAnswer> {
+        Box::pin(self.expect_one(caller, job, confidence))
+    }
+
+    fn etas(
+        &self,
+        caller: Caller,
+        limit: usize,
+        confidence: Option<f64>,
+    ) -> Reply<'_, Vec<EtaAnswer>> {
+        Box::pin(self.expect_all(caller, limit, confidence))
+    }
+
+    fn whatif(&self, caller: Caller, request: WhatIfRequest) -> Reply<'_, WhatIfAnswer> {
+        Box::pin(self.compare(caller, request))
     }
 
     fn logs(&self, caller: Caller, job: u32, request: LogRequest) -> Reply<'_, LogChunk> {
@@ -251,6 +298,14 @@ impl Desk for Front {
         let (reply, _) = oneshot::channel();
         // Nobody waits for it.
         let _ = self.say(Message::Ask { caller, ask, pipeline: None, reply });
+    }
+
+    fn board(&self, caller: Caller, since: Option<u64>, wait: f64) -> Reply<'_, BoardAnswer> {
+        Box::pin(self.show(caller, since, wait))
+    }
+
+    fn timeline(&self, caller: Caller, since: f64, until: f64) -> Reply<'_, Vec<TimelineRow>> {
+        Box::pin(self.ran(caller, since, until))
     }
 
     fn metrics(&self) -> Reply<'_, String> {

@@ -10,7 +10,7 @@
 mod shared;
 mod turns;
 
-pub use shared::{Drafted, Message, Refusal, Shared};
+pub use shared::{Drafted, Message, Moment, Refusal, Shared};
 
 use crate::clock::{Clock, wall_micros};
 use crate::core::{Core, CoreOptions, Opening, StartError};

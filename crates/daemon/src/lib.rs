@@ -7,15 +7,19 @@
 //! - [`flight`]: all that was told to the engine, so that every decision can be taken again.
 //! - [`host`]: the loop around the core, with its [`clock`]; [`thinker`] is the policy on a thread of its own,
 //!   [`recorder`] the flight record on disk.
+//! - [`forecaster`]: whoever looks into the future, as the daemon sees it.
 //! - [`seen`]: the daemon at one moment, for whoever looks; [`front`] is the desk that is made of both.
+//! - [`board`]: what changed since somebody last looked.
 //! - [`http`]: the rim: sockets, TLS, tokens, limits, one table of routes, its OpenAPI document.
 //! - [`metrics`]: what is counted and measured, as OpenMetrics text.
 
 pub mod access;
+pub mod board;
 pub mod clock;
 pub mod core;
 pub mod desk;
 pub mod flight;
+pub mod forecaster;
 pub mod front;
 pub mod host;
 pub mod http;

@@ -6,6 +6,7 @@ use trainyard_types::placement::bits;
 use trainyard_types::{Cluster, GpuAt, JobId, NodeId, Time};
 
 /// What is known of each node besides its plan.
+#[derive(Clone, Debug)]
 pub(crate) struct Machines {
     nodes: Vec<Machine>,
     /// GPUs of each type as declared.

@@ -11,6 +11,8 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, NodeRow, PlanAnswer, Status, SubmitRequest,
     Submitted, WhyAnswer,
 };
+use trainyard_api::board::{BoardAnswer, PageAnswer, TimelineRow};
+use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
 
 /// The method of a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -155,6 +157,9 @@ macro_rules! known {
     };
 }
 
+const CONFIDENCE_ABOUT: &str =
+    "How much of the time intervals are right, from 0.01 to 0.99; 0.8 by default.";
+
 /// All routes.
 pub const ROUTES: &[Route] = &[
     Route::get("/v1/jobs", "submit", Gives::One(shape::<Submitted>), known!(call::submit))
@@ -178,6 +183,21 @@ pub const ROUTES: &[Route] = &[
         .about(Some(Role::Viewer), "Tells all about one job; its environment to its owner and operators only."),
     Route::get("/v1/jobs/{id}/why", "why", Gives::One(shape::<WhyAnswer>), known!(call::why))
         .about(Some(Role::Viewer), "Says why a job waits, and what would change that."),
+    Route::get("/v1/jobs/{id}/eta", "eta", Gives::One(shape::<EtaAnswer>), known!(call::eta))
+        .about(Some(Role::Viewer), "Says when a job is expected to start and to end.")
+        .query(&[param("confidence", Kind::Number, CONFIDENCE_ABOUT)]),
+    Route::get("/v1/eta", "etas", Gives::List("jobs", shape::<EtaAnswer>), known!(call::etas))
+        .about(Some(Role::Viewer), "Says of all jobs that are not over when they are expected to start and to end.")
+        .query(&[
+            param("limit", Kind::Count, "At most so many rows; 1000 by default."),
+            param("confidence", Kind::Number, CONFIDENCE_ABOUT),
+        ]),
+    Route::get("/v1/whatif", "whatif", Gives::One(shape::<WhatIfAnswer>), known!(call::whatif))
+        .with_body(Verb::Post, shape::<WhatIfRequest>)
+        .about(
+            Some(Role::Viewer),
+            "Leads this moment on under several policies and compares what would come of it; nothing is changed.",
+        ),
     Route::get("/v1/jobs/{id}/logs", "logs", Gives::One(shape::<LogChunk>), known!(call::logs))
         .about(Some(Role::User), "Reads a log of a job; another user's with the role operator only.")
         .query(&[
@@ -216,6 +236,20 @@ pub const ROUTES: &[Route] = &[
             param("max", Kind::Count, "At most so many; 1000 by default."),
             param("wait", Kind::Number, "Seconds to wait for the first, at most 60; 0 by default."),
         ]),
+    Route::get("/v1/board", "board", Gives::One(shape::<BoardAnswer>), known!(call::board))
+        .about(Some(Role::Viewer), "The cluster at once, then what changed; made for pages and terminals that stay open.")
+        .query(&[
+            param("since", Kind::Count, "The `cursor` of the answer before; everything by default."),
+            param("wait", Kind::Number, "Seconds to wait for a change, at most 60; 0 by default."),
+        ]),
+    Route::get("/v1/timeline", "timeline", Gives::List("launches", shape::<TimelineRow>), known!(call::timeline))
+        .about(Some(Role::Viewer), "Launches that held GPUs in a period, the newest 20,000 at most.")
+        .query(&[
+            param("since", Kind::Number, "From, in seconds of Unix time; an hour before the end by default."),
+            param("until", Kind::Number, "Until, in seconds of Unix time; now by default."),
+        ]),
+    Route::get("/v1/page", "page", Gives::One(shape::<PageAnswer>), known!(call::page))
+        .about(Some(Role::Viewer), "Where a browser finds the page of this daemon."),
     Route::get("/v1/status", "status", Gives::One(shape::<Status>), known!(call::status))
         .about(Some(Role::Viewer), "The daemon as a whole, and who asks."),
     Route::get("/v1/policy", "set_policy", Gives::One(shape::<Status>), known!(call::set_policy))

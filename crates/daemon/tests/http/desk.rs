@@ -8,6 +8,8 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, Measured, NodeRow, PlanAnswer, Standing, Status,
     SubmitRequest, Submitted, WhyAnswer,
 };
+use trainyard_api::board::{BoardAnswer, TimelineRow};
+use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest, WhatIfRow};
 use trainyard_api::{Code, JobSpec, Problem, SCHEMA_VERSION};
 use trainyard_daemon::access::{Caller, Right, Role, check};
 use trainyard_daemon::desk::{
@@ -108,6 +110,17 @@ fn allowed<'a, T: Send + 'a>(
     ready(check(caller, right, owner).map(|()| value()))
 }
 
+fn expected(job: u32, confidence: f64) -> EtaAnswer {
+    EtaAnswer {
+        job,
+        standing: Standing::Waiting,
+        starts: None,
+        ends: None,
+        confidence,
+        basis: String::new(),
+    }
+}
+
 impl Desk for FakeDesk {
     fn submit(&self, caller: Caller, request: SubmitRequest) -> Reply<'_, Submitted> {
         allowed(&caller, Right::Submit, None, || {
@@ -175,6 +188,35 @@ impl Desk for FakeDesk {
             blockers: Vec::new(),
             nearest_change: None,
             not_before: None,
+        })
+    }
+
+    fn eta(&self, caller: Caller, job: u32, confidence: Option<f64>) -> Reply<'_, EtaAnswer> {
+        let confidence = confidence.unwrap_or(0.8);
+        allowed(&caller, Right::Look, None, || expected(job, confidence))
+    }
+
+    fn etas(
+        &self,
+        caller: Caller,
+        limit: usize,
+        confidence: Option<f64>,
+    ) -> Reply<'_, Vec<EtaAnswer>> {
+        let confidence = confidence.unwrap_or(0.8);
+        allowed(&caller, Right::Look, None, || {
+            (1..=3).map(|job| expected(job, confidence)).take(limit).collect()
+        })
+    }
+
+    fn whatif(&self, caller: Caller, request: WhatIfRequest) -> Reply<'_, WhatIfAnswer> {
+        allowed(&caller, Right::Look, None, || WhatIfAnswer {
+            at: 0.0,
+            jobs: 0,
+            rows: (request.policies.into_iter())
+                .map(|policy| WhatIfRow { policy, ..WhatIfRow::default() })
+                .collect(),
+            basis: String::new(),
+            took_seconds: 0.0,
         })
     }
 
@@ -257,6 +299,25 @@ impl Desk for FakeDesk {
 
     fn refused(&self, user: String, action: String, target: String) {
         self.memory.lock().unwrap().refused.push((user, action, target));
+    }
+
+    fn board(&self, caller: Caller, since: Option<u64>, wait: f64) -> Reply<'_, BoardAnswer> {
+        let said = check(&caller, Right::Look, None).map(|()| {
+            let mut board = trainyard_daemon::board::Board::new(1);
+            let count = self.memory.lock().unwrap().jobs.len() as u32;
+            let open = (1..=count).map(|id| row(id, "ann")).collect();
+            let shown = trainyard_daemon::board::Shown { open, ..Default::default() };
+            board.take(shown);
+            board.answer(since, status(&caller))
+        });
+        Box::pin(async move {
+            tokio::time::sleep(std::time::Duration::from_secs_f64(wait)).await;
+            said
+        })
+    }
+
+    fn timeline(&self, caller: Caller, _: f64, _: f64) -> Reply<'_, Vec<TimelineRow>> {
+        allowed(&caller, Right::Look, None, Vec::new)
     }
 
     fn metrics(&self) -> Reply<'_, String> {
