@@ -6,16 +6,21 @@
 //! - [`look`]: both together: Slurm at this moment.
 //! - [`nodelist`]: `gpu-a[01-10]` and back.
 //! - [`inventory`]: Slurm's nodes as a cluster of ours.
+//! - [`record`], [`history`]: looks one after the other, kept and put together.
 
 pub mod call;
+pub mod history;
 pub mod inventory;
 pub mod look;
 pub mod nodelist;
 pub mod read;
+pub mod record;
 pub mod seen;
 
 pub use call::{CallError, CallSettings, Calls, Spent};
+pub use history::{Fate, History, Past};
 pub use inventory::{Inventory, NodeFilter};
 pub use look::Lookout;
 pub use read::ReadError;
+pub use record::{Look, Record, RecordError};
 pub use seen::{Skipped, SlurmJob, SlurmNode, SlurmSeen};
