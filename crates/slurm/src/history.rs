@@ -132,7 +132,9 @@ impl Past {
             self.eligible = job.eligible;
         }
         // What a job holds is not told any more when it is over.
-        let nodes = if job.nodes.is_empty() { self.job.nodes.clone() } else { job.nodes.clone() };
+        let kept = |new: bool| if new { &self.job } else { job };
+        let nodes = kept(job.nodes.is_empty()).nodes.clone();
+        let held = kept(job.held.is_empty()).held.clone();
         match job.state.as_str() {
             "PENDING" => {
                 if self.runs.last().is_some_and(|(_, end)| end.is_none()) {
@@ -146,7 +148,7 @@ impl Past {
             }
             _ => self.end(at, job),
         }
-        self.job = SlurmJob { nodes, ..job.clone() };
+        self.job = SlurmJob { nodes, held, ..job.clone() };
     }
 
     /// A run that began at `started`: the one that goes on, or a new one.
