@@ -226,6 +226,9 @@ pub struct NodeRow {
     pub state: String,
     /// Free GPUs.
     pub free: u32,
+    /// GPUs that others use, who are not scheduled here.
+    #[serde(default)]
+    pub claimed: Vec<u8>,
     /// Host CPUs and memory.
     pub cpus: u16,
     /// Host memory.

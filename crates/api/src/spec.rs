@@ -73,6 +73,13 @@ pub struct JobSpec {
     pub hold: bool,
     /// Its indices if it is an array: `0-9`, `1,3,5`, `0-9:2`, with `%4` for at most four at once.
     pub array: Option<String>,
+    /// What it is called where it already waits, such as `slurm:1234`: it is taken over, not started anew. Operators
+    /// only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external: Option<String>,
+    /// Whose job it is, where an operator takes over the job of another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
 }
 
 impl Default for JobSpec {
@@ -109,6 +116,8 @@ impl Default for JobSpec {
             checkpoint: Checkpoint::default(),
             hold: false,
             array: None,
+            external: None,
+            owner: None,
         }
     }
 }

@@ -192,6 +192,7 @@ mod tests {
             array_job: Some(JobId(8)),
             user: "ada".to_owned(),
             limits: Limits { cpus: 8, ..Limits::default() },
+            ..LaunchOrder::default()
         }
     }
 

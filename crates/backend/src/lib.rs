@@ -34,8 +34,8 @@ pub mod report;
 pub use discover::{Discovered, GpuFound, discover};
 pub use local::{Local, LocalOptions};
 pub use log::{LogPart, read_log};
-pub use order::{Identity, LaunchOrder, StopOrder};
-pub use report::{Exit, Found, Report};
+pub use order::{Identity, LaunchOrder, NodeShare, StopOrder};
+pub use report::{Exit, Found, NodeSeen, Report};
 
 use trainyard_types::{Attempt, JobId};
 
@@ -56,6 +56,21 @@ pub trait Backend: Send {
 
     /// Everything it knows, after a start of the daemon.
     fn take_stock(&mut self) -> Vec<Found>;
+
+    /// A job was taken on and waits: a backend with a queue of its own keeps a place for it there, held. Told again
+    /// after a start of the daemon; only backends that [`Backend::wants_announcements`] are told.
+    fn announce(&mut self, _order: LaunchOrder) {}
+
+    /// A job is over, whether it ever ran or not: nothing of it may be left.
+    fn withdraw(&mut self, _job: JobId) {}
+
+    /// Whether [`Backend::announce`] does anything.
+    fn wants_announcements(&self) -> bool {
+        false
+    }
+
+    /// A node takes no new work, or does again where no reason is given.
+    fn drain(&mut self, _node: &str, _reason: Option<&str>) {}
 
     /// Things an operator should know: no cgroup, no right to change users.
     fn warnings(&self) -> Vec<String>;

@@ -6,7 +6,7 @@ use trainyard_api::{Checkpoint, Processes};
 use trainyard_types::{Attempt, JobId};
 
 /// An attempt to be started. Written to disk as it is, so that a keeper can read it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LaunchOrder {
     /// The job.
     pub job: JobId,
@@ -25,6 +25,21 @@ pub struct LaunchOrder {
     pub env: BTreeMap<String, String>,
     /// Who it runs as; nothing for whoever the keeper runs as.
     pub identity: Option<Identity>,
+    /// Where it runs: nodes of the cluster with the GPUs of each. Empty in an announcement.
+    #[serde(default)]
+    pub nodes: Vec<NodeShare>,
+    /// The type of its GPUs; those it accepts, separated by commas, in an announcement.
+    #[serde(default)]
+    pub gpu_type: String,
+    /// How many GPUs it runs on, or asks for in an announcement.
+    #[serde(default)]
+    pub gpus_wanted: u32,
+    /// How long it may still run, in seconds.
+    #[serde(default)]
+    pub time_limit_seconds: Option<f64>,
+    /// What it is called where it already is, such as `slurm:1234`: it is taken over, not submitted.
+    #[serde(default)]
+    pub external: Option<String>,
     /// Indices of its GPUs on this machine, ascending.
     pub gpus: Vec<u8>,
     /// What `CUDA_VISIBLE_DEVICES` gets: UUIDs where they are known, indices otherwise. As many as `gpus`.
@@ -47,6 +62,15 @@ pub struct LaunchOrder {
     pub user: String,
     /// What it may use.
     pub limits: Limits,
+}
+
+/// GPUs of one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeShare {
+    /// Its name.
+    pub node: String,
+    /// Indices of GPUs, as the engine counts them. An engine of its own may give others, as many.
+    pub gpus: Vec<u8>,
 }
 
 /// A Unix user.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use trainyard_types::{Attempt, JobId, Sample};
 
-/// Something that happened to an attempt.
+/// Something that happened to an attempt, a node or the backend itself.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
     /// Its processes run.
@@ -33,6 +33,33 @@ pub enum Report {
         /// How.
         exit: Exit,
     },
+    /// A node is seen otherwise than before, or for the first time.
+    Node {
+        /// Its name.
+        node: String,
+        /// What is seen.
+        seen: NodeSeen,
+    },
+    /// What the backend cannot do now, in one sentence; nothing when that is over.
+    Trouble(Option<String>),
+    /// Somebody ended a job where it waits, behind our back.
+    Gone {
+        /// The job.
+        job: JobId,
+        /// Who or why, in one sentence.
+        why: String,
+    },
+}
+
+/// What is seen of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeSeen {
+    /// Whether it answers.
+    pub up: bool,
+    /// Why it takes no new work, if so.
+    pub drained: Option<String>,
+    /// How many of its GPUs others use, who are not ours to touch.
+    pub claimed: u32,
 }
 
 /// How an attempt ended. Kept on disk until the daemon has it.

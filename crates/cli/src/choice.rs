@@ -102,7 +102,7 @@ pub fn split_list(text: &str) -> Vec<&str> {
 }
 
 /// Splits a list of choices; `key=value` without a name goes on with the choice before it.
-fn split_choices(text: &str) -> Vec<String> {
+pub fn split_choices(text: &str) -> Vec<String> {
     let mut choices: Vec<String> = Vec::new();
     for part in split_list(text) {
         let names_none = part.contains('=') && !part.split('=').next().unwrap_or("").contains(':');

@@ -5,7 +5,9 @@
 //! - `job_files`: files as submissions.
 //! - `submit`, `follow`: submissions, and what comes of them.
 //! - `jobs`, `detail`, `nodes`, `shares`, `events`, `daemon`, `tokens`: one file for each thing that is asked about.
-//! - `serve`: the daemon itself, on the GPUs that `machine` finds, with policies that `maker` makes.
+//! - `expect`: what is expected, and what other policies would make of it.
+//! - `serve`: the daemon itself, on the GPUs that `machine` finds, with policies that `maker` makes and forecasts by
+//!   `oracle`.
 //! - `replay`, `doctor`: decisions taken again, and an installation looked at. Their flags are in `host_args`.
 //! - `show`: times, lengths and lists for people.
 
@@ -15,6 +17,7 @@ mod daemon;
 mod detail;
 mod doctor;
 mod events;
+mod expect;
 mod follow;
 mod host_args;
 mod job_files;
@@ -22,6 +25,7 @@ mod jobs;
 mod machine;
 mod maker;
 mod nodes;
+mod oracle;
 mod places;
 mod replay;
 mod serve;
@@ -46,6 +50,8 @@ pub fn run(command: LiveCommand, output: &Output) -> Result<(), Failure> {
         LiveCommand::Plan(args) => submit::plan(&args, output),
         LiveCommand::Ps(args) => jobs::list(&args, output),
         LiveCommand::Why(args) => jobs::why(&args, output),
+        LiveCommand::Eta(args) => expect::eta(&args, output),
+        LiveCommand::Whatif(args) => expect::whatif(&args, output),
         LiveCommand::Logs(args) => follow::logs(&args, output),
         LiveCommand::Cancel(args) => {
             let act = Act::Cancel { reason: args.reason.clone() };

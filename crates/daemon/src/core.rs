@@ -7,10 +7,12 @@
 //! - `submit`: from a submission to a job.
 //! - `acts`: what users and operators do.
 //! - `reports`: what comes back from the backend.
+//! - `nodes`: what the backend sees of nodes.
 //! - `obey`: from the engine's actions to orders.
 //! - `open`: from the store to a core.
 
 mod acts;
+mod nodes;
 mod obey;
 mod open;
 mod reports;
@@ -30,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use trainyard_api::answer::{SubmitRequest, Submitted};
 use trainyard_api::{Code, Problem};
-use trainyard_backend::{Identity, LaunchOrder, Report, StopOrder};
+use trainyard_backend::{Identity, LaunchOrder, NodeSeen, Report, StopOrder};
 use trainyard_engine::{Engine, Question, Setup, Thought};
 use trainyard_profile::Catalog;
 use trainyard_store::Write;
@@ -66,6 +68,8 @@ pub struct CoreOptions {
     pub processes_max: u32,
     /// Bytes of log kept for each process.
     pub log_bytes_max: u64,
+    /// Whether the backend is told of jobs that wait.
+    pub announces: bool,
 }
 
 /// Something that came in.
@@ -152,6 +156,12 @@ pub enum Order {
     SetBatch(JobId, Attempt, u32),
     /// The end of an attempt is on disk.
     Forget(JobId, Attempt),
+    /// A job was taken on and waits.
+    Announce(Box<LaunchOrder>),
+    /// A job is over.
+    Withdraw(JobId),
+    /// A node takes no new work for a reason, or does again.
+    Drain(String, Option<String>),
 }
 
 /// What comes of a turn, in the order in which it must be dealt with.
@@ -198,6 +208,8 @@ pub struct Core {
     pub(crate) arrays: BTreeMap<JobId, ArrayState>,
     /// Nodes out of service by an operator, with the reason.
     pub(crate) drained: BTreeMap<String, String>,
+    /// Nodes as the backend last saw them.
+    pub(crate) nodes: BTreeMap<String, NodeSeen>,
     /// Names of tokens that are good or have run out.
     tokens: BTreeSet<String>,
     question: Option<Question>,
@@ -453,6 +465,9 @@ impl Core {
         self.turn.writes.push(Write::SetState { job: job.0, state, end: Some(name.to_owned()) });
         self.turn.ended.push((job, end));
         Arc::make_mut(&mut self.records).remove(&job);
+        if self.options.announces {
+            self.turn.orders.push(Order::Withdraw(job));
+        }
         self.let_next_of_array(&record);
     }
 }

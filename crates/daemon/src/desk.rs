@@ -10,6 +10,7 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, NodeRow, PlanAnswer, Status, SubmitRequest,
     Submitted, WhyAnswer,
 };
+use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
 
 /// An answer that comes later.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send + 'a>>;
@@ -153,6 +154,17 @@ pub trait Desk: Send + Sync + 'static {
     fn job(&self, caller: Caller, job: u32) -> Reply<'_, JobDetail>;
     /// Says why a job waits.
     fn why(&self, caller: Caller, job: u32) -> Reply<'_, WhyAnswer>;
+    /// Says when a job is expected to start and to end, in intervals that are right so much of the time.
+    fn eta(&self, caller: Caller, job: u32, confidence: Option<f64>) -> Reply<'_, EtaAnswer>;
+    /// The same of all jobs that are not over, by id, at most `limit`.
+    fn etas(
+        &self,
+        caller: Caller,
+        limit: usize,
+        confidence: Option<f64>,
+    ) -> Reply<'_, Vec<EtaAnswer>>;
+    /// Says what other policies would make of this moment.
+    fn whatif(&self, caller: Caller, request: WhatIfRequest) -> Reply<'_, WhatIfAnswer>;
     /// Reads a log.
     fn logs(&self, caller: Caller, job: u32, request: LogRequest) -> Reply<'_, LogChunk>;
     /// Lists nodes.

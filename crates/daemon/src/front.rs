@@ -2,13 +2,16 @@
 //!
 //! - `asking`: changes, and what must be looked up before the loop is asked.
 //! - `looking`: jobs, logs, events, use.
+//! - `foretelling`: what is expected, and what another policy would make of it.
 //! - `planning`: a dry run of the policy.
 
 mod asking;
+mod foretelling;
 mod looking;
 mod planning;
 
 pub use asking::label;
+pub use foretelling::{CONFIDENCE, POLICIES_MAX};
 
 use crate::access::{self, Caller, Right};
 use crate::clock::wall_micros;
@@ -17,10 +20,12 @@ use crate::desk::{
     AcctRequest, Act, Desk, JobFilter, LogChunk, LogRequest, NewToken, NodeAct, PolicyRequest,
     Reply, TokenInfo,
 };
+use crate::forecaster::Forecaster;
 use crate::host::{Message, Shared};
 use crate::recorder::RecordReader;
 use crate::seen::Seen;
 use crate::thinker::Maker;
+use foretelling::Foreteller;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -30,6 +35,7 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, NodeRow, PlanAnswer, Status, SubmitRequest,
     Submitted, WhyAnswer,
 };
+use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
 use trainyard_api::{Code, Problem};
 use trainyard_store::{Reader, StoreError};
 
@@ -50,6 +56,7 @@ struct Parts {
     store: PathBuf,
     run_dir: PathBuf,
     readers: Mutex<Vec<Reader>>,
+    foreteller: Option<Foreteller>,
 }
 
 impl Front {
@@ -61,6 +68,7 @@ impl Front {
         run_dir: PathBuf,
     ) -> Front {
         Front(Arc::new(Parts {
+            foreteller: None,
             messages: host.messages.clone(),
             shared: Arc::clone(&host.shared),
             record: host.record.clone(),
@@ -69,6 +77,16 @@ impl Front {
             run_dir,
             readers: Mutex::default(),
         }))
+    }
+
+    /// The same with forecasts.
+    ///
+    /// # Panics
+    /// When the desk is shared already.
+    pub fn with_forecasts(mut self, forecaster: Arc<dyn Forecaster>) -> Front {
+        let parts = Arc::get_mut(&mut self.0).expect("forecasts come before anybody is served");
+        parts.foreteller = Some(Foreteller::new(forecaster));
+        self
     }
 
     fn shared(&self) -> &Shared {
@@ -121,6 +139,13 @@ fn ending() -> Problem {
     Problem::new(Code::Unreachable, "the daemon is ending; try again when it is back")
 }
 
+fn damaged(why: String) -> Problem {
+    Problem::new(
+        Code::Internal,
+        format!("the store cannot be read: {why}; try `trainyard store check`"),
+    )
+}
+
 fn lost() -> Problem {
     Problem::new(Code::Internal, "a thread was lost; try again")
 }
@@ -154,6 +179,23 @@ impl Desk for Front {
 
     fn why(&self, caller: Caller, job: u32) -> Reply<'_, WhyAnswer> {
         Box::pin(self.reasons(caller, job))
+    }
+
+    fn eta(&self, caller: Caller, job: u32, confidence: Option<f64>) -> Reply<'_, EtaAnswer> {
+        Box::pin(self.expect_one(caller, job, confidence))
+    }
+
+    fn etas(
+        &self,
+        caller: Caller,
+        limit: usize,
+        confidence: Option<f64>,
+    ) -> Reply<'_, Vec<EtaAnswer>> {
+        Box::pin(self.expect_all(caller, limit, confidence))
+    }
+
+    fn whatif(&self, caller: Caller, request: WhatIfRequest) -> Reply<'_, WhatIfAnswer> {
+        Box::pin(self.compare(caller, request))
     }
 
     fn logs(&self, caller: Caller, job: u32, request: LogRequest) -> Reply<'_, LogChunk> {

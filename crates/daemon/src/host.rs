@@ -10,19 +10,20 @@
 mod shared;
 mod turns;
 
-pub use shared::{Drafted, Message, Refusal, Shared};
+pub use shared::{Drafted, Message, Moment, Refusal, Shared};
 
 use crate::clock::{Clock, wall_micros};
 use crate::core::{Core, CoreOptions, Opening, StartError};
 use crate::recorder::Recorder;
 use crate::seen::{Health, Seen};
 use crate::thinker::{Answer, Maker, Thinker};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use trainyard_backend::Backend;
+use trainyard_backend::{Backend, NodeSeen};
 use trainyard_engine::Stats;
 use trainyard_store::{Loaded, Store, StoreError, Write};
 use trainyard_types::{Tenants, Time};
@@ -81,6 +82,9 @@ pub struct Host {
     turns: u64,
     counted: Stats,
     failing: Option<Failing>,
+    /// Nodes as the backend last saw them, and what it cannot do now.
+    nodes: BTreeMap<String, NodeSeen>,
+    trouble: Option<String>,
     compact_at: Instant,
     base_at: Instant,
     published_at: Instant,
@@ -116,12 +120,13 @@ impl Running {
 impl Host {
     /// Makes the core from the store and what the backend finds, and starts the loop.
     pub fn start(
-        options: HostOptions,
+        mut options: HostOptions,
         mut store: Store,
         backend: Box<dyn Backend>,
         (messages, queue): (Sender<Message>, Receiver<Message>),
         metrics: Arc<crate::metrics::Metrics>,
     ) -> Result<Running, HostError> {
+        options.core.announces = backend.wants_announcements();
         let loaded = store.load()?;
         let (clock, epoch) = begin_epoch(&mut store, &loaded)?;
         let recorder = Recorder::start(&options.flight, epoch, options.record_bytes_max);
@@ -160,6 +165,8 @@ impl Host {
             turns: 0,
             counted: Stats::default(),
             failing: None,
+            nodes: BTreeMap::new(),
+            trouble: None,
             compact_at: now + turns::COMPACT_AFTER,
             base_at: now,
             published_at: now,
@@ -178,7 +185,8 @@ impl Host {
         let (at, wall) = (self.clock.now(), wall_micros());
         let found = self.backend.take_stock();
         let tenants = self.options.tenants.clone();
-        let opening = Opening { loaded, found, tenants, at, wall };
+        let nodes = self.nodes.clone();
+        let opening = Opening { loaded, found, tenants, nodes, at, wall };
         let (core, turn) = Core::open(self.options.core.clone(), opening)?;
         let label = self.options.core.policy.clone();
         self.thinker.begin_anew(label, None);
@@ -195,6 +203,8 @@ impl Host {
     fn publish(&mut self) {
         self.published_at = Instant::now();
         let mut health = self.shared.health();
+        health.backend = self.backend.warnings();
+        health.backend.extend(self.trouble.clone());
         health.record = self.recorder.trouble();
         health.policy = self.thinker.trouble().map(str::to_owned);
         self.shared.set_health(health);

@@ -7,6 +7,7 @@
 //! - [`flight`]: all that was told to the engine, so that every decision can be taken again.
 //! - [`host`]: the loop around the core, with its [`clock`]; [`thinker`] is the policy on a thread of its own,
 //!   [`recorder`] the flight record on disk.
+//! - [`forecaster`]: whoever looks into the future, as the daemon sees it.
 //! - [`seen`]: the daemon at one moment, for whoever looks; [`front`] is the desk that is made of both.
 //! - [`http`]: the rim: sockets, TLS, tokens, limits, one table of routes, its OpenAPI document.
 //! - [`metrics`]: what is counted and measured, as OpenMetrics text.
@@ -16,6 +17,7 @@ pub mod clock;
 pub mod core;
 pub mod desk;
 pub mod flight;
+pub mod forecaster;
 pub mod front;
 pub mod host;
 pub mod http;

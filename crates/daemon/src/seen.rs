@@ -11,6 +11,7 @@ use crate::record::Record;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_api::answer::Status;
+use trainyard_backend::NodeSeen;
 use trainyard_engine::{Outlook, Stats};
 use trainyard_framework::Snapshot;
 use trainyard_types::{JobId, NodeId, Phase, Time};
@@ -34,6 +35,10 @@ pub struct Seen {
     pub drained: BTreeMap<String, String>,
     /// Nodes that are left alone because they failed too often, and until when.
     pub quarantined: BTreeMap<NodeId, Time>,
+    /// GPUs of nodes that others use.
+    pub claimed: BTreeMap<NodeId, u64>,
+    /// Nodes as the backend last saw them.
+    pub nodes: BTreeMap<String, NodeSeen>,
     /// The policy, as it is shown.
     pub policy: String,
     /// Whether the plain order stands in for it.
@@ -74,7 +79,11 @@ impl Seen {
         let nodes = core.options.cluster.nodes.iter();
         let quarantined =
             nodes.filter_map(|node| Some((node.id, engine.quarantined_until(node.id)?)));
+        let nodes = core.options.cluster.nodes.iter().map(|node| node.id);
+        let claimed = nodes.map(|id| (id, engine.claimed(id))).filter(|(_, mask)| *mask != 0);
         Seen {
+            claimed: claimed.collect(),
+            nodes: core.nodes.clone(),
             turn,
             wall,
             snapshot: Snapshot { now, ..engine.snapshot() },

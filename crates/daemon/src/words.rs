@@ -94,6 +94,14 @@ pub fn name_of_end(end: End) -> &'static str {
     }
 }
 
+/// The name of a standing, as answers have it.
+pub fn name_of_standing(standing: Standing) -> String {
+    serde_json::to_value(standing)
+        .ok()
+        .and_then(|name| Some(name.as_str()?.to_owned()))
+        .unwrap_or_default()
+}
+
 /// The end of that name.
 pub fn end_named(name: &str) -> Option<End> {
     let all = [

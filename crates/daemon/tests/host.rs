@@ -128,6 +128,7 @@ impl Bench {
             checkpoint_root: "/nowhere".to_owned(),
             processes_max: 0,
             log_bytes_max: 0,
+            announces: false,
         };
         let options = HostOptions {
             core,

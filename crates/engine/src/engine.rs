@@ -179,6 +179,7 @@ impl Engine {
             Event::NodeDrained(node) => self.node_drained(node),
             Event::GpuLost(gpu) => self.gpu_lost(at, gpu),
             Event::GpuBack(gpu) => self.gpu_back(gpu),
+            Event::Claimed(node, gpus) => self.claim(at, node, gpus),
             Event::RoundOver => self.round_over = true,
             Event::PoolChanged(node, pool) => {
                 self.free.set_pool(node, pool);

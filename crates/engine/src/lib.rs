@@ -8,7 +8,7 @@
 //! - `engine`, `lifecycle`, `machines`: events to state.
 //! - `think`, `elsewhere`, `adopt`, `fallback`: state to plan. A policy that errs or panics never stops the engine.
 //! - `reconcile`, `occupancy`: plan to actions; launches only on GPUs that are really free.
-//! - [`Kept`]: what must survive a restart, and an engine made from it.
+//! - [`Kept`]: what must survive a restart, and an engine made from it; `fork`: the same engine once more.
 //! - [`explain`], `invariants`: why a job waits; what must always hold, asserted in release builds.
 //!
 //! Deliberately absent: clocks, files, sockets, randomness of its own, and any policy's name.
@@ -18,6 +18,7 @@ mod elsewhere;
 mod engine;
 pub mod explain;
 mod fallback;
+mod fork;
 mod invariants;
 mod keep;
 mod lifecycle;

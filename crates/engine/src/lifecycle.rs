@@ -332,6 +332,11 @@ impl Engine {
         state.changed.push(job);
         if let Some(held) = held {
             self.real.give(&held);
+            for &(node, _) in held.placement.masks() {
+                if self.has_open_claims(node) {
+                    self.settle_claims(at, node);
+                }
+            }
         }
         if planned {
             self.dirty.insert(job);

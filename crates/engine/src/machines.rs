@@ -2,9 +2,11 @@
 
 use crate::engine::{Engine, Timer};
 use std::collections::VecDeque;
+use trainyard_types::placement::bits;
 use trainyard_types::{Cluster, GpuAt, JobId, NodeId, Time};
 
 /// What is known of each node besides its plan.
+#[derive(Clone, Debug)]
 pub(crate) struct Machines {
     nodes: Vec<Machine>,
     /// GPUs of each type as declared.
@@ -15,6 +17,9 @@ pub(crate) struct Machines {
 struct Machine {
     /// GPUs that work.
     healthy: u64,
+    /// How many GPUs others use, and which those are taken to be: only their number is known.
+    claims: u32,
+    claimed: u64,
     up: bool,
     drained: bool,
     quarantined_until: Option<Time>,
@@ -23,7 +28,11 @@ struct Machine {
 
 impl Machine {
     fn in_service(&self) -> u64 {
-        if self.up && !self.drained && self.quarantined_until.is_none() { self.healthy } else { 0 }
+        if self.up && !self.drained && self.quarantined_until.is_none() {
+            self.healthy & !self.claimed
+        } else {
+            0
+        }
     }
 }
 
@@ -31,6 +40,8 @@ impl Machines {
     pub(crate) fn new(cluster: &Cluster) -> Machines {
         let machine = |mask| Machine {
             healthy: mask,
+            claims: 0,
+            claimed: 0,
             up: true,
             drained: false,
             quarantined_until: None,
@@ -86,6 +97,64 @@ impl Engine {
         let full = self.state.cluster.node(gpu.node).mask();
         self.machines.nodes[gpu.node.index()].healthy |= (1 << gpu.gpu) & full;
         self.put_in_service(gpu.node);
+    }
+
+    /// Others use so many GPUs of a node.
+    pub(crate) fn claim(&mut self, at: Time, node: NodeId, gpus: u32) {
+        self.machines.nodes[node.index()].claims = gpus;
+        self.settle_claims(at, node);
+    }
+
+    /// GPUs of a node that others are taken to use.
+    pub fn claimed(&self, node: NodeId) -> u64 {
+        self.machines.nodes[node.index()].claimed
+    }
+
+    /// Whether others use more of a node than could be set aside so far.
+    pub(crate) fn has_open_claims(&self, node: NodeId) -> bool {
+        let machine = &self.machines.nodes[node.index()];
+        machine.claims > machine.claimed.count_ones()
+    }
+
+    /// Sets aside as many GPUs as others use: those that nobody has first, then those that are only planned for. What
+    /// a job of ours holds is left to it, and made up for when it lets go.
+    pub(crate) fn settle_claims(&mut self, at: Time, node: NodeId) {
+        let full = self.state.cluster.node(node).mask();
+        let machine = &mut self.machines.nodes[node.index()];
+        while machine.claimed.count_ones() > machine.claims {
+            machine.claimed &= machine.claimed - 1;
+        }
+        let (claims, claimed) = (machine.claims, machine.claimed);
+        let unused = full & !claimed & !self.real.used(node, full);
+        let unplanned = unused & self.free.mask(node);
+        let mut taken = claimed;
+        for from in [unplanned, unused] {
+            for gpu in bits(from & !taken).collect::<Vec<u8>>().into_iter().rev() {
+                if taken.count_ones() < claims {
+                    taken |= 1 << gpu;
+                }
+            }
+        }
+        let displaced = taken & !claimed & !unplanned;
+        self.machines.nodes[node.index()].claimed = taken;
+        if displaced != 0 {
+            for job in self.planned_on(node, displaced) {
+                self.unplan(at, job);
+                if self.state.live(job).is_some_and(|live| live.state.held.is_some()) {
+                    self.stranded.insert(job);
+                }
+            }
+        }
+        self.put_in_service(node);
+    }
+
+    /// Jobs that are to get GPUs of these.
+    fn planned_on(&self, node: NodeId, mask: u64) -> Vec<JobId> {
+        let touches = |job: &JobId| {
+            let planned = self.state.live(*job).and_then(|live| live.state.planned.as_ref());
+            planned.is_some_and(|planned| planned.placement.mask(node) & mask != 0)
+        };
+        self.state.granted.iter().filter(touches).collect()
     }
 
     /// A node's quarantine is over.

@@ -1,6 +1,7 @@
 //! What is really in use, as opposed to what the plan says.
 
-use trainyard_types::{Allocation, Cluster, GpuAt};
+use trainyard_types::placement::bits;
+use trainyard_types::{Allocation, Cluster, GpuAt, NodeId};
 
 /// Thousandths in use of every GPU.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +44,12 @@ impl Occupancy {
             assert!(self.used[slot] >= share, "{at} was given back more than once");
             self.used[slot] -= share;
         }
+    }
+
+    /// Those of the given GPUs of a node that are in use.
+    pub(crate) fn used(&self, node: NodeId, mask: u64) -> u64 {
+        let is_used = |gpu: &u8| self.used[self.slot(GpuAt { node, gpu: *gpu })] > 0;
+        bits(mask).filter(is_used).fold(0, |all, gpu| all | 1 << gpu)
     }
 
     fn slot(&self, at: GpuAt) -> usize {

@@ -39,15 +39,44 @@ impl Rho {
 
 /// Rho of every job that is over on a cluster of so many GPUs, in the order of the outcome.
 pub fn rhos(workload: &Workload, gpus: u32, outcome: &Outcome, ideal: &[Span]) -> Vec<f64> {
-    let crowd = Crowd::new(workload, outcome);
-    let gpus = f64::from(gpus.max(1));
-    let rho = |one: &JobOutcome| {
+    let life = |one: &JobOutcome| {
         let job = &workload.jobs[one.job.index()].job;
-        let share = f64::from(job.want.gpus) * crowd.mean(job.submitted, one.ended) / gpus;
-        let isolated = ideal[one.job.index()].as_secs_f64().max(1e-3) * share.max(1.0);
-        jct(job, one).as_secs_f64() / isolated
+        let ideal = ideal[one.job.index()];
+        Life { submitted: job.submitted, ended: one.ended, gpus: job.want.gpus, ideal }
     };
-    outcome.jobs.iter().map(rho).collect()
+    let lives: Vec<Life> = outcome.jobs.iter().map(life).collect();
+    let begins = workload.jobs.iter().map(|one| one.job.submitted).collect();
+    let ends = outcome.jobs.iter().chain(&outcome.beside).map(|one| one.ended).collect();
+    rhos_of_lives(&lives, (begins, ends), gpus)
+}
+
+/// The life of a job that is over.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// When it was submitted.
+    pub submitted: Time,
+    /// When it was over.
+    pub ended: Time,
+    /// GPUs it asked for.
+    pub gpus: u32,
+    /// How long it takes undisturbed, as asked for.
+    pub ideal: Span,
+}
+
+/// Rho of lives on a cluster of so many GPUs, among a crowd of which the submissions and ends are given.
+pub fn rhos_of_lives(
+    lives: &[Life],
+    (begins, ends): (Vec<Time>, Vec<Time>),
+    gpus: u32,
+) -> Vec<f64> {
+    let crowd = Crowd::new(begins, ends);
+    let gpus = f64::from(gpus.max(1));
+    let rho = |life: &Life| {
+        let share = f64::from(life.gpus) * crowd.mean(life.submitted, life.ended) / gpus;
+        let isolated = life.ideal.as_secs_f64().max(1e-3) * share.max(1.0);
+        life.ended.since(life.submitted).as_secs_f64() / isolated
+    };
+    lives.iter().map(rho).collect()
 }
 
 /// Rho of every job that is over against one of as many equal parts of the cluster as the workload has jobs, in the
@@ -69,13 +98,12 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new(workload: &Workload, outcome: &Outcome) -> Crowd {
-        // Jobs are sorted by submission; those that were never over stay to the end.
-        let mut ends: Vec<Time> =
-            outcome.jobs.iter().chain(&outcome.beside).map(|one| one.ended).collect();
+    /// Those that were never over stay to the end.
+    fn new(mut begins: Vec<Time>, mut ends: Vec<Time>) -> Crowd {
+        begins.sort_unstable();
         ends.sort_unstable();
         let mut ends = ends.into_iter().peekable();
-        let mut begins = workload.jobs.iter().map(|one| one.job.submitted).peekable();
+        let mut begins = begins.into_iter().peekable();
         let mut steps: Vec<(Time, u128, u64)> = Vec::new();
         let (mut now, mut sum, mut count) = (Time::ZERO, 0u128, 0u64);
         while let Some(at) = [begins.peek(), ends.peek()].into_iter().flatten().min().copied() {

@@ -4,7 +4,8 @@
 //! It alone knows how much work a job really is and how fast it really runs.
 //! Nothing is stepped: a running job is a promise (rate, since, finish) that is made anew only when its rate changes.
 //!
-//! - [`simulate`]: the loop, in `run`.
+//! - [`simulate`]: the loop, in `run`; [`go_on`]: the same from a moment that somebody else led to, in `resume`.
+//! - [`Truth`]: how much work jobs really are and how fast they really run.
 //! - [`Options`], [`Semantics`]: how time, costs, estimates and failures behave; presets of published simulators.
 //! - `world`, `tasks`, `queue`, `failures`: what happens and when.
 //! - `estimates`: what policies are told about sizes, with a stated error.
@@ -15,14 +16,17 @@ mod failures;
 mod options;
 mod outcome;
 mod queue;
+mod resume;
 mod run;
 mod series;
 mod tasks;
+mod truth;
 mod world;
 
 pub use options::{
     Charge, DecisionCost, Distance, FailureModel, Options, Rounding, Semantics, Window,
 };
 pub use outcome::{JobOutcome, Outcome};
-pub use run::{Observer, Quiet, simulate};
+pub use run::{Beginning, Observer, Quiet, go_on, simulate};
 pub use series::{Point, Series};
+pub use truth::Truth;

@@ -6,6 +6,7 @@ use crate::options::{DecisionCost, Distance, Options};
 use crate::outcome::{JobOutcome, Outcome};
 use crate::queue::Future;
 use crate::series::{Point, Series};
+use crate::truth::{Truth, Written};
 use crate::world::World;
 use std::sync::Arc;
 use trainyard_engine::Engine;
@@ -13,10 +14,18 @@ use trainyard_framework::{Knowledge, Live, Pipeline};
 use trainyard_profile::complete::told;
 use trainyard_profile::{Catalog, Speeds};
 use trainyard_types::{Action, Cluster, End, Event, GpuType, JobId, NodeId, Span, Time};
-use trainyard_workload::Workload;
+use trainyard_workload::{TraceJob, Workload};
 
-/// Told what goes on in a run. Cannot influence it.
+/// Told what goes on in a run. Cannot influence it, but may end it.
 pub trait Observer {
+    /// Whether the run goes on to the next moment at which something happens.
+    fn goes_on(&mut self, _to: Time) -> bool {
+        true
+    }
+
+    /// All that happens at a moment has happened.
+    fn passed(&mut self, _engine: &Engine) {}
+
     /// An action is about to be obeyed.
     fn action(&mut self, _at: Time, _action: &Action) {}
 
@@ -45,11 +54,63 @@ pub fn simulate(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Outcome {
-    Simulation::new(workload, cluster, pipeline, options).run(observer)
+    let speeds = Arc::new(bound(&workload.catalog, cluster, options));
+    let exact = pipeline.needs.work_left == Knowledge::Exact;
+    let beliefs = estimates(workload, cluster, (&speeds, exact), options);
+    let truth = Written { workload, speeds };
+    let mut setup = options.setup;
+    setup.trigger = options.trigger;
+    setup.seed = options.seed;
+    let tenants = workload.tenants.clone();
+    let engine = Engine::new(Arc::clone(cluster), tenants, Arc::new(beliefs), setup);
+    let beginning = Beginning { engine, truth: &truth, arrivals: &workload.jobs };
+    Simulation::new(beginning, pipeline, options).run(observer)
+}
+
+/// A moment to begin at.
+pub struct Beginning<'a> {
+    /// All that is known then. Jobs that hold GPUs go on where they are, the others wait as they do.
+    pub engine: Engine,
+    /// What is true of all jobs, those of the engine and those to come.
+    pub truth: &'a dyn Truth,
+    /// Jobs to come, sorted by submission, with ids above those of the engine.
+    pub arrivals: &'a [TraceJob],
+}
+
+/// Goes on from a moment under a pipeline that remembers nothing of what came before. Decisions happen as the engine
+/// is set up. The same arguments give the same outcome, bit for bit.
+///
+/// What jobs used before that moment counts in what came of each, and in the GPU time they held; the series, what was
+/// lost and what the engine counted begin with the moment.
+pub fn go_on(
+    beginning: Beginning<'_>,
+    pipeline: Pipeline,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Outcome {
+    Simulation::new(beginning, pipeline, options).run(observer)
+}
+
+/// What policies are told in a run from the first submission.
+fn estimates(
+    workload: &Workload,
+    cluster: &Cluster,
+    (speeds, exact): (&Arc<Speeds>, bool),
+    options: &Options,
+) -> Estimates {
+    let believed = match options.pairs_known {
+        1.0.. => Arc::clone(speeds),
+        part => {
+            let told = told(&workload.catalog, part, options.seed);
+            Arc::new(bound(&told, cluster, options))
+        }
+    };
+    let error = if exact { 0.0 } else { options.estimate_error };
+    Estimates::new(workload, believed, error, options.seed)
 }
 
 struct Simulation<'a> {
-    workload: &'a Workload,
+    arrivals: &'a [TraceJob],
     options: &'a Options,
     engine: Engine,
     pipeline: Pipeline,
@@ -57,6 +118,8 @@ struct Simulation<'a> {
     failures: Option<Failures>,
     next_submission: usize,
     delayed: Vec<Vec<Action>>,
+    /// All jobs of the run, ascending.
+    ids: Vec<JobId>,
     jobs: Vec<JobOutcome>,
     /// Jobs that count and are not over.
     left: usize,
@@ -79,50 +142,46 @@ fn bound(catalog: &Catalog, cluster: &Cluster, options: &Options) -> Speeds {
 }
 
 impl<'a> Simulation<'a> {
-    fn new(
-        workload: &'a Workload,
-        cluster: &Arc<Cluster>,
-        pipeline: Pipeline,
-        options: &'a Options,
-    ) -> Simulation<'a> {
-        let speeds = Arc::new(bound(&workload.catalog, cluster, options));
-        let believed = match options.pairs_known {
-            1.0.. => Arc::clone(&speeds),
-            part => {
-                let told = told(&workload.catalog, part, options.seed);
-                Arc::new(bound(&told, cluster, options))
-            }
+    fn new(beginning: Beginning<'a>, pipeline: Pipeline, options: &'a Options) -> Simulation<'a> {
+        let Beginning { mut engine, truth, arrivals } = beginning;
+        let state = engine.state();
+        let cluster = Arc::clone(&state.cluster);
+        let open: Vec<JobId> = state.jobs.iter().flatten().map(|live| live.spec.id).collect();
+        let begun = !open.is_empty();
+        let ids: Vec<JobId> =
+            open.into_iter().chain(arrivals.iter().map(|one| one.job.id)).collect();
+        let start = match arrivals.first() {
+            Some(first) if !begun => first.job.submitted,
+            _ => state.now,
         };
-        let exact = pipeline.needs.work_left == Knowledge::Exact;
-        let error = if exact { 0.0 } else { options.estimate_error };
-        let beliefs = Estimates::new(workload, believed, error, options.seed);
-        let mut setup = options.setup;
-        setup.trigger = options.trigger;
-        setup.seed = options.seed;
-        let mut world = World::new(workload, Arc::clone(cluster), speeds, options);
-        let nodes = cluster.nodes.len();
+        let last = ids.last().map_or(0, |job| job.index() + 1);
+        let mut world = World::new(truth, last, Arc::clone(&cluster), options);
+        for event in world.take_over(&engine) {
+            engine.apply(start, event);
+        }
+        let (now, nodes) = (engine.state().now, cluster.nodes.len());
         let mut failures = options.failures.map(|model| Failures::new(model, nodes, options.seed));
         if let Some(failures) = &mut failures {
             for node in (0..nodes).map(|node| NodeId(node as u32)) {
-                world.queue.push(Time::ZERO + failures.until_break(node), Future::Break { node });
+                world.queue.push(now + failures.until_break(node), Future::Break { node });
             }
         }
         for (index, (time, _)) in options.injected.iter().enumerate() {
             world.queue.push(*time, Future::Injected { index: index as u32 });
         }
-        let start = workload.jobs.first().map_or(Time::ZERO, |one| one.job.submitted);
-        let tenants = workload.tenants.clone();
+        let counts = |job: &&JobId| options.measured.is_none_or(|window| window.contains(**job));
         Simulation {
-            engine: Engine::new(Arc::clone(cluster), tenants, Arc::new(beliefs), setup),
-            workload,
+            engine,
+            arrivals,
             options,
             pipeline,
             world,
             failures,
             next_submission: 0,
             delayed: Vec::new(),
-            jobs: Vec::with_capacity(workload.jobs.len()),
-            left: measured_of(workload, options),
+            jobs: Vec::with_capacity(ids.len()),
+            left: ids.iter().filter(counts).count(),
+            ids,
             series: Series::new(start),
             by_kind: vec![0.0; cluster.kinds.len()],
             gang: (u64::MAX, 0.0),
@@ -133,9 +192,18 @@ impl<'a> Simulation<'a> {
     }
 
     fn run(mut self, observer: &mut dyn Observer) -> Outcome {
+        let now = self.engine.state().now;
+        if self.engine.wants_step() {
+            self.moment(now, observer);
+        }
+        if self.series.start == now {
+            let level = self.level(now);
+            self.series.record(now, level);
+        }
         while self.left > 0 {
             match self.next_moment() {
-                Some(at) => self.moment(at, observer),
+                Some(at) if observer.goes_on(at) => self.moment(at, observer),
+                Some(_) => break,
                 None if self.idle_round(observer) => {}
                 None => break,
             }
@@ -149,9 +217,10 @@ impl<'a> Simulation<'a> {
     }
 
     fn next_moment(&mut self) -> Option<Time> {
-        let submission = self.workload.jobs.get(self.next_submission).map(|one| one.job.submitted);
+        let submission = self.arrivals.get(self.next_submission).map(|one| one.job.submitted);
         let known = [submission, self.world.next_time(), self.engine.due()];
-        known.into_iter().flatten().min()
+        // What was due before the run began is due when it does.
+        known.into_iter().flatten().min().map(|at| at.max(self.engine.state().now))
     }
 
     /// Nothing is to come though jobs wait: where rounds are kept, an empty one is over and the policy is asked
@@ -174,7 +243,7 @@ impl<'a> Simulation<'a> {
         for event in self.world.charge_step(at) {
             self.engine.apply(at, event);
         }
-        while let Some(one) = self.workload.jobs.get(self.next_submission)
+        while let Some(one) = self.arrivals.get(self.next_submission)
             && one.job.submitted <= at
         {
             self.engine.apply(at, Event::Submitted(Arc::clone(&one.job)));
@@ -203,6 +272,7 @@ impl<'a> Simulation<'a> {
         }
         let level = self.level(at);
         self.series.record(at, level);
+        observer.passed(&self.engine);
     }
 
     /// Use, queue and what is free for nobody, at a moment.
@@ -222,8 +292,8 @@ impl<'a> Simulation<'a> {
         // The queue is walked once for each bucket of the series, or a long one would cost at every event.
         let bucket = self.series.bucket_of(at);
         if self.gang.0 != bucket {
-            let gpus = |job: JobId| u64::from(self.workload.jobs[job.index()].job.want.gpus);
-            let sum: u64 = state.waiting.iter().map(gpus).sum();
+            let waiting_jobs = state.waiting.iter().filter_map(|job| state.live(job));
+            let sum: u64 = waiting_jobs.map(|live| u64::from(live.spec.want.gpus)).sum();
             self.gang = (bucket, sum as f64 / waiting as f64);
         }
         let gang = self.gang.1.ceil() as u32;
@@ -329,7 +399,7 @@ impl<'a> Simulation<'a> {
         let measured = self.options.measured;
         let counts = |job: JobId| measured.is_none_or(|window| window.contains(job));
         let over = |job: &JobId| self.jobs.binary_search_by_key(job, |one| one.job).is_ok();
-        let all = (0..self.workload.jobs.len()).map(|job| JobId(job as u32));
+        let all = self.ids.iter().copied();
         let unfinished: Vec<JobId> = all.filter(|job| counts(*job) && !over(job)).collect();
         let mut held = self.jobs.iter().map(|one| one.gpu_time.as_secs_f64()).sum();
         if measured.is_some() {
@@ -375,14 +445,6 @@ impl<'a> Simulation<'a> {
         }
         sum
     }
-}
-
-/// How many jobs count.
-fn measured_of(workload: &Workload, options: &Options) -> usize {
-    let all = workload.jobs.len();
-    options
-        .measured
-        .map_or(all, |window| all.min(window.to as usize).saturating_sub(window.from as usize))
 }
 
 /// The type with the longest time, the lower one of equals.

@@ -123,7 +123,7 @@ impl World<'_> {
         events
     }
 
-    fn running(&self) -> impl Iterator<Item = JobId> {
+    pub(crate) fn running(&self) -> impl Iterator<Item = JobId> {
         let placed = self.placed.iter();
         placed.filter(|(_, placed)| placed.stage == Stage::Running).map(|(job, _)| *job)
     }
@@ -132,7 +132,7 @@ impl World<'_> {
     fn set_task(&mut self, at: Time, job: JobId, (began, seconds): (f64, f64)) {
         self.catch_up(at, job);
         let whole_steps = self.rounds.as_ref().is_some_and(|rounds| rounds.whole_steps);
-        let truth = &self.workload.jobs[job.index()];
+        let truth = self.truth.job(job);
         let goal = truth.fails_at.filter(|fails| fails.0 < truth.work.0).unwrap_or(truth.work);
         let placed = self.placed.get_mut(&job).expect("only placed jobs have a part");
         let (rate, left) = (placed.rate.0, (goal - placed.done).0.max(0.0));
@@ -173,7 +173,7 @@ impl World<'_> {
     fn promise_end(&mut self, job: JobId) {
         self.promises += 1;
         let promise = self.promises;
-        let truth = &self.workload.jobs[job.index()];
+        let truth = self.truth.job(job);
         let placed = self.placed.get_mut(&job).expect("only placed jobs promise");
         placed.promise = promise;
         let Some(task) = placed.task else { return };

@@ -3,32 +3,33 @@
 use crate::options::{Charge, Options, Rounding};
 use crate::queue::{Future, Queue};
 use crate::tasks::{Rounds, Task};
+use crate::truth::Truth;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_engine::Trigger;
-use trainyard_profile::{Pace, Speeds};
+use trainyard_profile::Pace;
 use trainyard_types::{
     Action, Allocation, Attempt, Cause, Cluster, Config, Event, JobId, ModelId, Rate, Sample, Span,
     Time, Why, Work,
 };
-use trainyard_workload::Workload;
+use trainyard_workload::TraceJob;
 
 /// A job that holds GPUs.
 pub(crate) struct Placed {
     pub(crate) attempt: Attempt,
     pub(crate) allocation: Allocation,
-    config: Config,
+    pub(crate) config: Config,
     model: ModelId,
     pub(crate) stage: Stage,
     /// Work done at `at`; grows by `rate`.
     pub(crate) done: Work,
-    at: Time,
+    pub(crate) at: Time,
     pub(crate) rate: Rate,
     /// The work done at which the rate changes by itself.
-    until: Option<Work>,
+    pub(crate) until: Option<Work>,
     /// Work safe from failures at `saved_at`, the last time the job stood on firm ground.
-    saved: Work,
+    pub(crate) saved: Work,
     saved_at: Time,
     pub(crate) promise: u32,
     /// Whether it has only a share of its GPUs.
@@ -46,9 +47,8 @@ pub(crate) enum Stage {
 
 /// The world.
 pub(crate) struct World<'a> {
-    pub(crate) workload: &'a Workload,
+    pub(crate) truth: &'a dyn Truth,
     cluster: Arc<Cluster>,
-    speeds: Arc<Speeds>,
     charge: Charge,
     rounding: Rounding,
     trigger: Trigger,
@@ -56,9 +56,10 @@ pub(crate) struct World<'a> {
     checkpoint_every: Span,
     /// Boxed, because a map moves its values when others come and go.
     pub(crate) placed: BTreeMap<JobId, Box<Placed>>,
-    done: Vec<f64>,
+    /// Work done by jobs that hold no GPUs, by id.
+    pub(crate) done: Vec<f64>,
     pub(crate) promises: u32,
-    last_step: Time,
+    pub(crate) last_step: Time,
     pub(crate) queue: Queue,
     pub(crate) gpus_used: u32,
     pub(crate) overhead: f64,
@@ -68,16 +69,15 @@ pub(crate) struct World<'a> {
 
 impl<'a> World<'a> {
     pub(crate) fn new(
-        workload: &'a Workload,
+        truth: &'a dyn Truth,
+        jobs: usize,
         cluster: Arc<Cluster>,
-        speeds: Arc<Speeds>,
         options: &Options,
     ) -> World<'a> {
         World {
-            done: vec![0.0; workload.jobs.len()],
-            workload,
+            done: vec![0.0; jobs],
+            truth,
             cluster,
-            speeds,
             charge: options.charge,
             rounding: options.rounding,
             trigger: options.trigger,
@@ -170,7 +170,8 @@ impl<'a> World<'a> {
         let due: Vec<JobId> = self.placed.keys().copied().collect();
         for job in due {
             let placed = self.placed.get_mut(&job).expect("just listed");
-            let overhead = self.speeds.change(placed.model, None, Some(&placed.config)).start;
+            let truth = self.truth.job(job);
+            let overhead = self.truth.change(truth, None, Some(&placed.config)).start;
             let gap = gap.min(at.since(placed.at));
             placed.done = placed.done + placed.rate.over(gap.minus(overhead));
             placed.at = at;
@@ -189,31 +190,13 @@ impl<'a> World<'a> {
         attempt: Attempt,
         allocation: Allocation,
     ) -> SmallVec<[Event; 2]> {
-        let model = self.workload.jobs[job.index()].job.model;
-        let config = self.config(job, &allocation);
+        let placed = self.placed_anew((at, job), attempt, allocation);
+        let truth = self.truth.job(job);
         let start = match self.charge {
-            Charge::PerStart => self.speeds.change(model, None, Some(&config)).start,
+            Charge::PerStart => self.truth.change(truth, None, Some(&placed.config)).start,
             Charge::EveryStep => Span::ZERO,
         };
-        self.gpus_used += config.gpus;
-        let done = Work(self.done[job.index()]);
-        let shares = allocation.shares.iter().any(|share| share.permille() < 1000);
-        let placed = Placed {
-            attempt,
-            allocation,
-            config,
-            model,
-            stage: Stage::Starting,
-            done,
-            at,
-            rate: Rate(0.0),
-            until: None,
-            saved: done,
-            saved_at: at,
-            promise: 0,
-            shares,
-            task: None,
-        };
+        self.gpus_used += placed.config.gpus;
         self.placed.insert(job, Box::new(placed));
         if start == Span::ZERO {
             return self.begin(at, job);
@@ -222,10 +205,36 @@ impl<'a> World<'a> {
         SmallVec::new()
     }
 
+    /// A job that was just given GPUs.
+    pub(crate) fn placed_anew(
+        &self,
+        (at, job): (Time, JobId),
+        attempt: Attempt,
+        allocation: Allocation,
+    ) -> Placed {
+        let done = Work(self.done[job.index()]);
+        Placed {
+            attempt,
+            config: self.config(job, &allocation),
+            model: self.truth.job(job).job.model,
+            stage: Stage::Starting,
+            done,
+            at,
+            rate: Rate(0.0),
+            until: None,
+            saved: done,
+            saved_at: at,
+            promise: 0,
+            shares: allocation.shares.iter().any(|share| share.permille() < 1000),
+            task: None,
+            allocation,
+        }
+    }
+
     /// What a job's speed depends on: its batch is the one that was tuned, or else the one that its user fixed.
     fn config(&self, job: JobId, allocation: &Allocation) -> Config {
         let mut config = allocation.config(&self.cluster);
-        config.batch = config.batch.or(self.workload.jobs[job.index()].job.want.batch);
+        config.batch = config.batch.or(self.truth.job(job).job.want.batch);
         config
     }
 
@@ -273,7 +282,7 @@ impl<'a> World<'a> {
             (Why::Machine, _, _) | (_, Stage::Starting, _) | (_, _, Charge::EveryStep) => {
                 Span::ZERO
             }
-            _ => self.speeds.change(placed.model, Some(&placed.config), None).save,
+            _ => self.truth.change(self.truth.job(job), Some(&placed.config), None).save,
         };
         if why == Why::Machine {
             let placed = self.remove(at, job);
@@ -369,11 +378,11 @@ impl<'a> World<'a> {
     }
 
     /// Works out a job's speed and promises its finish.
-    fn retime(&mut self, at: Time, job: JobId, events: &mut SmallVec<[Event; 2]>) {
+    pub(crate) fn retime(&mut self, at: Time, job: JobId, events: &mut SmallVec<[Event; 2]>) {
         self.catch_up(at, job);
         let in_round = self.rounds.is_some();
         let placed = self.placed.get_mut(&job).expect("only placed jobs are timed");
-        let truth = &self.workload.jobs[job.index()];
+        let truth = self.truth.job(job);
         // A batch that a tuner chose stands above the job's own.
         if placed.allocation.knobs.batch.is_none()
             && let Some(phase) = truth.phase(placed.done)
@@ -382,15 +391,12 @@ impl<'a> World<'a> {
         }
         // A model nobody measured on such GPUs still makes some progress, or the run would never end.
         let crawl = Pace { rate: Rate(1e-3), until: None };
-        let pace = self.speeds.pace(placed.model, &placed.config, placed.done);
+        let pace = self.truth.pace(truth, &placed.config, placed.done);
         let Pace { rate, until } = pace.unwrap_or(crawl);
         if rate == placed.rate && placed.promise != 0 {
             return;
         }
-        let next = truth.phase(placed.done).map_or(0, |phase| phase + 1);
-        let other_batch = truth.batches.get(next).map(|phase| phase.begins(truth.work));
-        let turns = [until, other_batch].into_iter().flatten();
-        placed.until = turns.min_by(|a, b| a.0.total_cmp(&b.0));
+        placed.until = turns_at(truth, placed.done, until);
         placed.rate = rate;
         let batch = placed.config.batch;
         let sample =
@@ -408,24 +414,25 @@ impl<'a> World<'a> {
         let jobs: Vec<JobId> =
             self.placed.iter().filter(|(_, placed)| running(placed)).map(|(job, _)| *job).collect();
         for &job in &jobs {
-            let here = &self.placed[&job];
-            let partners: SmallVec<[ModelId; 2]> = jobs
-                .iter()
-                .filter(|other| **other != job)
-                .map(|other| &self.placed[other])
-                .filter(|other| {
-                    (here.shares || other.shares)
-                        && here.allocation.placement.overlaps(&other.allocation.placement)
-                })
-                .map(|other| other.model)
-                .collect();
+            let partners = self.partners(job, &jobs);
             self.placed.get_mut(&job).expect("just listed").config.partners = partners;
             self.retime(at, job, events);
         }
     }
 
-    fn promise(&mut self, at: Time, job: JobId) {
-        let truth = &self.workload.jobs[job.index()];
+    /// The models that share GPUs with a job, among those that run.
+    pub(crate) fn partners(&self, job: JobId, running: &[JobId]) -> SmallVec<[ModelId; 2]> {
+        let here = &self.placed[&job];
+        let others = running.iter().filter(|other| **other != job).map(|other| &self.placed[other]);
+        let beside = others.filter(|other| {
+            (here.shares || other.shares)
+                && here.allocation.placement.overlaps(&other.allocation.placement)
+        });
+        beside.map(|other| other.model).collect()
+    }
+
+    pub(crate) fn promise(&mut self, at: Time, job: JobId) {
+        let truth = self.truth.job(job);
         let placed = self.placed.get_mut(&job).expect("only placed jobs promise");
         self.promises += 1;
         placed.promise = self.promises;
@@ -467,6 +474,14 @@ impl<'a> World<'a> {
     fn is_attempt(&self, job: JobId, attempt: Attempt, stage: Stage) -> bool {
         self.placed.get(&job).is_some_and(|placed| is_stage(placed, attempt, stage))
     }
+}
+
+/// The work done at which a job's rate changes by itself: where its pace ends, or where another batch size begins.
+pub(crate) fn turns_at(truth: &TraceJob, done: Work, until: Option<Work>) -> Option<Work> {
+    let next = truth.phase(done).map_or(0, |phase| phase + 1);
+    let other_batch = truth.batches.get(next).map(|phase| phase.begins(truth.work));
+    let turns = [until, other_batch].into_iter().flatten();
+    turns.min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 fn is_stage(placed: &Placed, attempt: Attempt, stage: Stage) -> bool {

@@ -82,7 +82,7 @@ fn any_workload() -> impl Strategy<Value = Workload> {
 }
 
 fn any_mishaps() -> impl Strategy<Value = Vec<(u64, u8, u32, u64)>> {
-    prop::collection::vec((0u64..2_000, 0u8..6, 0u32..40, 1u64..300), 0..8)
+    prop::collection::vec((0u64..2_000, 0u8..7, 0u32..40, 1u64..300), 0..8)
 }
 
 fn mishap(cluster: &Cluster, (at, what, which, length): (u64, u8, u32, u64)) -> Vec<(Time, Event)> {
@@ -95,6 +95,7 @@ fn mishap(cluster: &Cluster, (at, what, which, length): (u64, u8, u32, u64)) -> 
         2 => vec![(at, Event::NodeDrained(node)), (later, Event::NodeUp(node))],
         3 => vec![(at, Event::Hold(JobId(which))), (later, Event::Release(JobId(which)))],
         4 => vec![(at, Event::Cancelled(JobId(which)))],
+        5 => vec![(at, Event::Claimed(node, which % 5)), (later, Event::Claimed(node, 0))],
         _ => vec![(at, Event::QuotaChanged(TenantId(0), Some(which % 16)))]
             .into_iter()
             .chain([(later, Event::QuotaChanged(TenantId(0), Some(12)))])

@@ -24,7 +24,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("backend", &["types", "api"]),
     ("slurm", &["types", "api", "backend"]),
-    ("forecast", &["types", "profile", "framework", "engine", "sim", "workload"]),
+    ("forecast", &["types", "profile", "framework", "engine", "sim", "workload", "report"]),
     ("web", &[]),
     ("daemon", &["types", "profile", "framework", "engine", "api", "store", "backend", "web"]),
 ];

@@ -78,6 +78,8 @@ pub enum Event {
     GpuLost(GpuAt),
     /// One GPU is back.
     GpuBack(GpuAt),
+    /// So many GPUs of a node are in use by others, who are not ours to stop.
+    Claimed(NodeId, u32),
     /// The pool a node belongs to changed: loaned or reclaimed.
     PoolChanged(NodeId, PoolId),
     /// The price of a type changed.

@@ -176,7 +176,7 @@ END"#;
                 messages.push(message);
             }
             Report::Ended { exit, .. } => break exit,
-            Report::Started { .. } => {}
+            _ => {}
         }
     };
     let sample = sample.expect("progress is passed on");

@@ -166,6 +166,7 @@ pub fn script(job: u32, text: &str) -> LaunchOrder {
         array_job: None,
         user: "ada".to_owned(),
         limits: Limits { log_bytes_max: 1 << 20, ..Limits::default() },
+        ..LaunchOrder::default()
     }
 }
 

@@ -23,6 +23,16 @@ pub enum LiveCommand {
     /// Say why a job waits, what blocks it, and the nearest change that would admit it.
     #[command(after_help = "Example:\n  trainyard why 12")]
     Why(OneJob),
+    /// Say when a job is expected to start and to end, with intervals.
+    #[command(
+        after_help = "Examples:\n  trainyard eta 12\n  trainyard eta 12 --confidence 0.95\n  trainyard eta --all"
+    )]
+    Eta(EtaArgs),
+    /// Lead the jobs of this moment on under other policies and compare; nothing is changed.
+    #[command(
+        after_help = "Examples:\n  trainyard whatif --policy srtf,tiresias\n  trainyard whatif --policy 'las:quantum=10m' --horizon 12h"
+    )]
+    Whatif(WhatIfArgs),
     /// Print the log of a job.
     #[command(
         after_help = "Examples:\n  trainyard logs 12\n  trainyard logs -f 12 --tail 20\n  trainyard logs 12 --attempt 1 --rank 3"
@@ -246,6 +256,38 @@ pub struct PsArgs {
 pub struct OneJob {
     /// Its id.
     pub job: u32,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// `eta`.
+#[derive(Debug, Args)]
+pub struct EtaArgs {
+    /// The job.
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub job: Option<u32>,
+    /// All jobs that are not over.
+    #[arg(long)]
+    pub all: bool,
+    /// How much of the time intervals are right, from 0.01 to 0.99.
+    #[arg(long, value_name = "PART", default_value_t = trainyard_daemon::front::CONFIDENCE)]
+    pub confidence: f64,
+    /// With --all, at most so many.
+    #[arg(long, value_name = "NUMBER", default_value_t = 200)]
+    pub limit: u32,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// `whatif`.
+#[derive(Debug, Args)]
+pub struct WhatIfArgs {
+    /// Policies to compare with the running one: NAME or NAME:key=value, separated by commas (repeatable).
+    #[arg(long = "policy", value_name = "POLICIES", required = true)]
+    pub policies: Vec<String>,
+    /// How far ahead, such as 12h [default: until all jobs are over].
+    #[arg(long, value_name = "SPAN")]
+    pub horizon: Option<String>,
     #[command(flatten)]
     pub asking: Asking,
 }

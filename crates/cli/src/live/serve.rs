@@ -1,6 +1,7 @@
 //! `serve`: the daemon.
 
 use super::host_args::{LogForm, ServeArgs};
+use super::oracle::Oracle;
 use super::places::Places;
 use super::{machine, maker};
 use crate::failure::Failure;
@@ -37,6 +38,8 @@ pub fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     let ended = watch_signals()?;
     let store = Store::open(&places.store).map_err(operation)?;
     let (core, tenants) = core_options(args, &places, &store, &machine)?;
+    let kept = store.reader().and_then(|reader| reader.meta("forecasts")).map_err(operation)?;
+    let oracle = Arc::new(Oracle::new(maker::maker(), kept.as_deref()));
     let queue = mpsc::channel();
     let backend = backend(args, &places, queue.0.clone())?;
     let runs_as_users = backend.changes_users();
@@ -56,10 +59,13 @@ pub fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     let host = Host::start(host, store, Box::new(backend), queue, Arc::clone(&metrics));
     let host = host.map_err(operation)?;
     let front = Front::new(&host, maker::maker(), places.store.clone(), places.run.clone());
+    let front = front.with_forecasts(oracle);
     let http = listen.options(args, metrics, !runs_as_users);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(operation)?;
     let served = runtime.block_on(async {
+        let forecasts = front.clone();
+        tokio::spawn(async move { forecasts.keep_forecasting().await });
         let server = Server::bind(Arc::new(front), http).await.map_err(operation)?;
         let address = server.address();
         let print = server.fingerprint().map(str::to_owned);
@@ -143,6 +149,7 @@ fn core_options(
         checkpoint_root: places.run.join("checkpoints").display().to_string(),
         processes_max: args.processes_max,
         log_bytes_max: LOG_BYTES_MAX,
+        announces: false,
     };
     Ok((core, tenants))
 }

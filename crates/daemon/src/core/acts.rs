@@ -1,6 +1,6 @@
 //! What users and operators do to jobs, nodes, the policy and tokens.
 
-use super::{ArrayState, Core, Said, no_such_job};
+use super::{ArrayState, Core, Order, Said, no_such_job};
 use crate::access::{self, Caller, Right};
 use crate::desk::{Act, NewToken, NodeAct};
 use crate::flight::Line;
@@ -52,12 +52,15 @@ impl Core {
         let node = self.node(name)?;
         match act {
             NodeAct::Drain { reason } => {
-                self.drained.insert(name.to_owned(), reason.unwrap_or_default());
+                let reason = reason.unwrap_or_default();
+                self.drained.insert(name.to_owned(), reason.clone());
                 self.apply(Event::NodeDrained(node));
+                self.turn.orders.push(Order::Drain(name.to_owned(), Some(reason)));
             }
             NodeAct::Resume => {
                 self.drained.remove(name);
                 self.apply(Event::NodeUp(node));
+                self.turn.orders.push(Order::Drain(name.to_owned(), None));
             }
         }
         let drained = json!(self.drained);

@@ -6,10 +6,10 @@ use serde_json::json;
 use std::sync::Arc;
 use trainyard_api::answer::Holding;
 use trainyard_backend::order::Limits;
-use trainyard_backend::{LaunchOrder, StopOrder};
+use trainyard_backend::{LaunchOrder, NodeShare, StopOrder};
 use trainyard_store::Write;
 use trainyard_types::placement::bits;
-use trainyard_types::{Action, Allocation, Attempt, Event, JobId, Sample, Why};
+use trainyard_types::{Action, Allocation, Attempt, Event, JobId, Sample, Span, Why};
 
 impl Core {
     pub(super) fn obey(&mut self, actions: Vec<Action>) {
@@ -64,43 +64,107 @@ impl Core {
         attempt: Attempt,
         allocation: &Allocation,
     ) -> LaunchOrder {
-        let submission = &record.submission;
-        let job = submission.job.id;
-        let (spec, identity) = submission.unpack();
         let mut devices: Vec<(u8, String)> = Vec::new();
         for (node, mask) in allocation.placement.masks() {
             let of_node = &self.options.devices[node.index()];
             devices.extend(bits(*mask).map(|gpu| of_node[usize::from(gpu)].clone()));
         }
-        let gpus = u64::from(allocation.placement.gpus());
+        let shares = allocation.placement.masks().iter().map(|(node, mask)| NodeShare {
+            node: self.options.cluster.node(*node).name.clone(),
+            gpus: bits(*mask).collect(),
+        });
+        let kind = allocation.placement.masks().first().map(|(node, _)| {
+            let kind = self.options.cluster.node(*node).kind;
+            self.options.cluster.kinds[kind.index()].name.clone()
+        });
+        let gpus = allocation.placement.gpus();
+        let announced = self.announcement(record);
+        LaunchOrder {
+            attempt,
+            nodes: shares.collect(),
+            gpu_type: kind.unwrap_or_default(),
+            gpus_wanted: gpus,
+            gpus: devices.iter().map(|(index, _)| *index).collect(),
+            devices: devices.into_iter().map(|(_, name)| name).collect(),
+            resumes_from: record.saved,
+            batch: allocation.knobs.batch,
+            time_limit_seconds: self.time_left(record),
+            limits: self.limits(&announced, gpus),
+            ..announced
+        }
+    }
+
+    fn limits(&self, order: &LaunchOrder, gpus: u32) -> Limits {
+        let each = order.limits;
+        Limits {
+            memory_mib: each.memory_mib / u64::from(order.gpus_wanted.max(1)) * u64::from(gpus),
+            cpus: each.cpus / order.gpus_wanted.max(1) * gpus,
+            ..each
+        }
+    }
+
+    /// How long a job may still run.
+    fn time_left(&self, record: &Record) -> Option<f64> {
+        let live = self.engine.state().live(record.submission.job.id)?;
+        let most = live.spec.run_max?;
+        let used = live.state.ran(self.now);
+        Some(Span(most.0.saturating_sub(used.0)).as_secs_f64())
+    }
+
+    /// What the backend is told about a job that waits: all but where it runs.
+    pub(super) fn announcement(&self, record: &Record) -> LaunchOrder {
+        let submission = &record.submission;
+        let job = submission.job.id;
+        let (spec, identity) = submission.unpack();
+        let gpus = spec.gpus;
         let dir = spec.checkpoint.dir.clone();
         let dir = dir.unwrap_or_else(|| format!("{}/{}", self.options.checkpoint_root, job.0));
         LaunchOrder {
             job,
-            attempt,
             name: spec.name,
             argv: spec.argv,
             script: spec.script,
             cwd: spec.cwd.unwrap_or_else(|| "/".to_owned()),
             env: spec.env,
             identity,
-            gpus: devices.iter().map(|(index, _)| *index).collect(),
-            devices: devices.into_iter().map(|(_, name)| name).collect(),
+            gpu_type: spec.gpu_types.join(","),
+            gpus_wanted: gpus,
+            time_limit_seconds: spec.time_limit_seconds,
+            external: spec.external,
             processes: spec.processes,
             checkpoint: spec.checkpoint,
             checkpoint_dir: dir,
-            resumes_from: record.saved,
-            batch: allocation.knobs.batch,
             array_index: submission.array.map(|element| element.index),
             array_job: submission.array.map(|element| element.first),
             user: submission.user.clone(),
             limits: Limits {
-                memory_mib: u64::from(spec.memory_mib_per_gpu) * gpus,
-                cpus: u32::from(spec.cpus_per_gpu) * gpus as u32,
+                memory_mib: u64::from(spec.memory_mib_per_gpu) * u64::from(gpus),
+                cpus: u32::from(spec.cpus_per_gpu) * gpus,
                 processes_max: self.options.processes_max,
                 log_bytes_max: self.options.log_bytes_max,
             },
+            ..LaunchOrder::default()
         }
+    }
+
+    /// Tells a backend with a queue of its own of a job that waits.
+    pub(super) fn announce(&mut self, job: JobId) {
+        if !self.options.announces {
+            return;
+        }
+        let Some(record) = self.records.get(&job).map(Arc::clone) else { return };
+        let order = self.announcement(&record);
+        self.turn.orders.push(Order::Announce(Box::new(order)));
+    }
+
+    /// The same for all that wait, after a start.
+    pub(super) fn announce_all(&mut self) {
+        let waits = |job: &&JobId| {
+            let live = self.engine.state().live(**job);
+            live.is_some_and(|live| !live.state.is_placed())
+        };
+        let waiting: Vec<JobId> = self.records.keys().filter(waits).copied().collect();
+        waiting.into_iter().for_each(|job| self.announce(job));
     }
 
     fn stop(&mut self, job: JobId, attempt: Attempt, why: Why) {

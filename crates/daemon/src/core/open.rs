@@ -7,7 +7,7 @@ use crate::learn::Learnt;
 use crate::record::{Course, Packer, Record, Submission};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use trainyard_backend::{Exit, Found, StopOrder};
+use trainyard_backend::{Exit, Found, NodeSeen, StopOrder};
 use trainyard_engine::{Engine, Kept};
 use trainyard_framework::{Beliefs, Usage};
 use trainyard_profile::{Catalog, Speeds};
@@ -24,6 +24,8 @@ pub struct Opening {
     pub found: Vec<Found>,
     /// Tenants that the operator declares, with weights and ceilings.
     pub tenants: Tenants,
+    /// Nodes as the backend has seen them so far.
+    pub nodes: BTreeMap<String, NodeSeen>,
     /// Engine time.
     pub at: Time,
     /// Unix time in microseconds.
@@ -72,7 +74,7 @@ pub fn beliefs(catalog: &Catalog, cluster: &Cluster, learnt: Option<&str>) -> Ar
 impl Core {
     /// A core from what was kept. The turn that comes with it is to be dealt with like any other.
     pub fn open(options: CoreOptions, opening: Opening) -> Result<(Core, Turn), StartError> {
-        let Opening { loaded, found, tenants, at, wall } = opening;
+        let Opening { loaded, found, tenants, nodes, at, wall } = opening;
         let Loaded { jobs, meta: kept, next_job, tokens, .. } = loaded;
         let meta = Meta(&kept);
         let tenants = merged(meta.read("tenants")?.unwrap_or_default(), tenants);
@@ -100,6 +102,7 @@ impl Core {
             ends: BTreeMap::new(),
             arrays: BTreeMap::new(),
             drained,
+            nodes: BTreeMap::new(),
             tokens: tokens.into_iter().map(|token| token.name).collect(),
             question: None,
             kept_at: at,
@@ -115,7 +118,11 @@ impl Core {
         core.turn.lines.push(base);
         let mut found: BTreeMap<(JobId, Attempt), Found> =
             found.into_iter().map(|found| (key_of(&found), found)).collect();
+        for (node, seen) in nodes {
+            core.node_seen(&node, seen);
+        }
         core.settle(&mut found);
+        core.announce_all();
         let turn = core.turn(at, wall, Vec::new());
         Ok((core, turn))
     }

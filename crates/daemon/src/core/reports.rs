@@ -20,6 +20,12 @@ impl Core {
                 self.said(job, attempt, sample, &message);
             }
             Report::Ended { job, attempt, exit } => self.attempt_ended(job, attempt, exit),
+            Report::Node { node, seen } => self.node_seen(&node, seen),
+            Report::Gone { job, why } => self.gone(job, &why),
+            Report::Trouble(trouble) => {
+                let sentence = trouble.unwrap_or_else(|| "all is well again".to_owned());
+                self.event("backend", None, &sentence, serde_json::Value::Null);
+            }
         }
     }
 

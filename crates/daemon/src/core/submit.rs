@@ -44,6 +44,9 @@ impl Core {
         ends: &BTreeMap<u32, End>,
     ) -> Result<Said, Problem> {
         access::check(caller, Right::Submit, None)?;
+        if request.jobs.iter().any(|spec| spec.external.is_some() || spec.owner.is_some()) {
+            access::check(caller, Right::RuleNodes, None)?;
+        }
         let print = request.key.as_ref().map(|_| fingerprint(&request.jobs)).unwrap_or_default();
         if let Some(key) = &request.key {
             let own = (caller.user.clone(), key.clone());
@@ -145,7 +148,7 @@ impl Core {
             let at_once = at_once.and_then(|array| array.at_once).unwrap_or(0);
             Element { first, index, at_once }
         });
-        let (user, wall) = (caller.user.clone(), self.wall);
+        let (user, wall) = (spec.owner.clone().unwrap_or_else(|| caller.user.clone()), self.wall);
         let job_of_engine = Arc::clone(&job);
         let submission = Submission { job, spec, user, tenant, identity, wall, array, unit };
         self.write_new(id, &submission);
@@ -156,6 +159,7 @@ impl Core {
             self.apply(Event::Hold(id));
         }
         self.join_array(id, array);
+        self.announce(id);
     }
 
     /// The row of a new job. Its state is written into it at the end of the turn, when it is known.
@@ -389,7 +393,8 @@ fn fingerprint(jobs: &[JobSpec]) -> String {
 }
 
 fn check_command(spec: &JobSpec) -> Result<(), Problem> {
-    if spec.argv.is_empty() || spec.argv[0].is_empty() {
+    let names_program = spec.argv.first().is_some_and(|program| !program.is_empty());
+    if !names_program && spec.external.is_none() {
         return Err(bad("argv", "the command is empty: expected a program and its arguments"));
     }
     let texts = spec.argv.iter().chain(spec.env.values()).chain(&spec.cwd);

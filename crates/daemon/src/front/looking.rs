@@ -1,6 +1,6 @@
 //! Jobs, logs, events and use.
 
-use super::{Front, lost};
+use super::{Front, damaged, lost};
 use crate::access::{self, Caller, Right};
 use crate::desk::{AcctRequest, JobFilter, LogChunk, LogRequest};
 use crate::record::Launch;
@@ -281,13 +281,6 @@ fn event(row: trainyard_store::EventRow, caller: &Caller) -> EventRow {
         text,
         data: if mine || row.user.is_none() { data["data"].clone() } else { Value::Null },
     }
-}
-
-fn damaged(why: String) -> Problem {
-    Problem::new(
-        Code::Internal,
-        format!("the store cannot be read: {why}; try `trainyard store check`"),
-    )
 }
 
 #[cfg(test)]

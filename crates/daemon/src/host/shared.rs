@@ -9,17 +9,21 @@ use crate::seen::{Health, Seen};
 use crate::thinker::Answer;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::{oneshot, watch};
 use trainyard_api::Problem;
 use trainyard_api::answer::SubmitRequest;
 use trainyard_backend::Report;
+use trainyard_engine::Engine;
 use trainyard_framework::Pipeline;
 use trainyard_store::{TokenRow, Write};
-use trainyard_types::{End, Job};
+use trainyard_types::{End, Job, JobId};
 
 /// A look that is younger than this is shown again, in microseconds.
 const FRESH: i64 = 100_000;
+
+/// Jobs that are over are remembered for whoever learns from them, so many at most.
+const ENDED_MAX: usize = 10_000;
 
 /// Why something was not done.
 pub enum Refusal {
@@ -62,8 +66,25 @@ pub enum Message {
         /// Where the answer goes.
         reply: oneshot::Sender<Result<Drafted, Problem>>,
     },
+    /// Somebody wants to lead a fork of the engine on.
+    Fork(oneshot::Sender<Result<Moment, Problem>>),
+    /// Something that others have learnt must survive a restart.
+    Keep {
+        /// Its name among what is kept.
+        name: String,
+        /// As it is kept.
+        value: String,
+    },
     /// The end.
     Stop,
+}
+
+/// The daemon at one moment, with a fork of its engine.
+pub struct Moment {
+    /// What there is to see.
+    pub seen: Arc<Seen>,
+    /// The engine at that moment.
+    pub fork: Engine,
 }
 
 /// What the host shows.
@@ -73,6 +94,8 @@ pub struct Shared {
     health: RwLock<Health>,
     /// Tokens by the digest of their secret.
     tokens: RwLock<BTreeMap<String, TokenInfo>>,
+    /// Jobs that are over and that nobody has asked for.
+    ended: Mutex<Vec<JobId>>,
     /// The number of the newest event.
     pub events: watch::Sender<u64>,
     /// What is counted.
@@ -86,6 +109,7 @@ impl Shared {
             turn: AtomicU64::new(0),
             health: RwLock::new(health),
             tokens: RwLock::default(),
+            ended: Mutex::default(),
             events: watch::Sender::new(last_event),
             metrics,
         }
@@ -106,6 +130,22 @@ impl Shared {
 
     pub(super) fn set_seen(&self, seen: Arc<Seen>) {
         *self.seen.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(seen);
+    }
+
+    /// How many turns were taken.
+    pub fn turn(&self) -> u64 {
+        self.turn.load(Ordering::Acquire)
+    }
+
+    /// Jobs that are over since the last call, as far as they are remembered.
+    pub fn take_ended(&self) -> Vec<JobId> {
+        std::mem::take(&mut *self.ended.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    pub(super) fn note_ended(&self, jobs: impl Iterator<Item = JobId>) {
+        let mut ended = self.ended.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let room = ENDED_MAX.saturating_sub(ended.len());
+        ended.extend(jobs.take(room));
     }
 
     pub(super) fn set_turn(&self, turn: u64) {

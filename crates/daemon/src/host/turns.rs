@@ -1,6 +1,6 @@
 //! One turn after the other.
 
-use super::{Failing, Host, HostError, Message, Refusal};
+use super::{Failing, Host, HostError, Message, Moment, Refusal};
 use crate::clock::wall_micros;
 use crate::core::{Ask, Input, Order, Turn};
 use crate::metrics::Eviction;
@@ -12,6 +12,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use trainyard_api::{Code, Problem};
+use trainyard_backend::Report;
 use trainyard_framework::Pipeline;
 use trainyard_store::{Retention, StoreError, Write};
 use trainyard_types::Why;
@@ -46,6 +47,8 @@ struct Batch {
     waiters: BTreeMap<u64, Waiter>,
     lookers: Vec<oneshot::Sender<Arc<Seen>>>,
     drafts: Vec<Message>,
+    forks: Vec<oneshot::Sender<Result<Moment, Problem>>>,
+    keeps: Vec<Write>,
     stop: bool,
 }
 
@@ -134,7 +137,10 @@ impl Host {
                 batch.waiters.insert(ticket, Waiter { reply, policy });
                 batch.inputs.push(Input::Ask { ticket, caller, ask: *ask });
             }
-            Message::Report(report) => batch.inputs.push(Input::Report(report)),
+            Message::Report(report) => {
+                self.note(&report);
+                batch.inputs.push(Input::Report(report));
+            }
             Message::Thought(answer) => {
                 if let Some((thought, seconds)) = self.thinker.answered(answer) {
                     let launches = match &thought {
@@ -149,12 +155,25 @@ impl Host {
             }
             Message::Look(reply) => batch.lookers.push(reply),
             draft @ Message::Draft { .. } => batch.drafts.push(draft),
+            Message::Fork(reply) => batch.forks.push(reply),
+            Message::Keep { name, value } => batch.keeps.push(Write::SetMeta { name, value }),
             Message::Stop => batch.stop = true,
         }
     }
 
+    /// What must be known beside the core, which may be made anew at any time.
+    fn note(&mut self, report: &Report) {
+        match report {
+            Report::Node { node, seen } => {
+                self.nodes.insert(node.clone(), seen.clone());
+            }
+            Report::Trouble(trouble) => self.trouble.clone_from(trouble),
+            _ => {}
+        }
+    }
+
     fn take(&mut self, batch: Batch) {
-        let Batch { inputs, mut waiters, lookers, drafts, .. } = batch;
+        let Batch { inputs, mut waiters, lookers, drafts, forks, keeps, .. } = batch;
         if let Some(failing) = &self.failing
             && failing.retry_at <= Instant::now()
         {
@@ -167,6 +186,13 @@ impl Host {
             None => self.refuse_all(waiters, &self.store_failed()),
         }
         self.draft(drafts);
+        self.fork(forks);
+        if self.failing.is_none()
+            && let Err(error) = self.commit(&keeps)
+        {
+            // It is learnt again; a store that fails is found out by the next turn.
+            tracing::warn!(target: "trainyard::host", %error, "what was learnt is not kept");
+        }
         if !lookers.is_empty() || self.shared.latest().is_none() {
             self.publish();
             if let Some(seen) = self.shared.latest() {
@@ -252,6 +278,9 @@ impl Host {
                 Order::Stop(job, attempt, order) => self.backend.stop(job, attempt, order),
                 Order::SetBatch(job, attempt, size) => self.backend.set_batch(job, attempt, size),
                 Order::Forget(job, attempt) => self.backend.forget(job, attempt),
+                Order::Announce(order) => self.backend.announce(*order),
+                Order::Withdraw(job) => self.backend.withdraw(job),
+                Order::Drain(node, reason) => self.backend.drain(&node, reason.as_deref()),
             }
         }
         self.recorder.record(turn.lines);
@@ -261,6 +290,7 @@ impl Host {
     }
 
     fn count(&mut self, turn: &Turn) {
+        self.shared.note_ended(turn.ended.iter().map(|(job, _)| *job));
         let metrics = &self.shared.metrics;
         for (_, waited) in &turn.launched {
             metrics.admitted();
@@ -299,6 +329,25 @@ impl Host {
                 Ok((jobs, self.shared.latest().ok_or_else(gone)?))
             });
             let _ = reply.send(drafted);
+        }
+    }
+
+    /// Hands out forks of the engine as it is now.
+    fn fork(&mut self, forks: Vec<oneshot::Sender<Result<Moment, Problem>>>) {
+        if forks.is_empty() {
+            return;
+        }
+        self.publish();
+        let seen = self.shared.latest();
+        for reply in forks {
+            let moment = match (&self.core, &seen) {
+                (Some(core), Some(seen)) => {
+                    let fork = core.engine().fork(seen.snapshot.now);
+                    Ok(Moment { seen: Arc::clone(seen), fork })
+                }
+                _ => Err(self.store_failed()),
+            };
+            let _ = reply.send(moment);
         }
     }
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use trainyard_api::answer::{EventRow, SubmitRequest};
+use trainyard_api::forecast::WhatIfRequest;
 use trainyard_api::{Code, Problem};
 
 const ROWS_DEFAULT: usize = 1000;
@@ -117,6 +118,36 @@ pub async fn job(asked: Asked) -> Said {
 /// `GET /v1/jobs/{id}/why`.
 pub async fn why(asked: Asked) -> Said {
     let said = asked.rim.desk.why(asked.caller, input::job_id(&asked.part)?).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct EtaQuery {
+    limit: Option<usize>,
+    confidence: Option<f64>,
+}
+
+/// `GET /v1/jobs/{id}/eta`.
+pub async fn eta(asked: Asked) -> Said {
+    let job = input::job_id(&asked.part)?;
+    let EtaQuery { confidence, .. } = input::query(&asked.query)?;
+    let said = asked.rim.desk.eta(asked.caller, job, confidence).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `GET /v1/eta`.
+pub async fn etas(asked: Asked) -> Said {
+    let EtaQuery { limit, confidence } = input::query(&asked.query)?;
+    let limit = rows("limit", limit, &asked)?;
+    let said = asked.rim.desk.etas(asked.caller, limit, confidence).await?;
+    Answer::list("jobs", &said, &asked.rim.limits)
+}
+
+/// `POST /v1/whatif`.
+pub async fn whatif(asked: Asked) -> Said {
+    let request: WhatIfRequest = input::json(&asked.body)?;
+    let said = asked.rim.desk.whatif(asked.caller, request).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 

@@ -11,6 +11,7 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, NodeRow, PlanAnswer, Status, SubmitRequest,
     Submitted, WhyAnswer,
 };
+use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
 
 /// The method of a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -155,6 +156,9 @@ macro_rules! known {
     };
 }
 
+const CONFIDENCE_ABOUT: &str =
+    "How much of the time intervals are right, from 0.01 to 0.99; 0.8 by default.";
+
 /// All routes.
 pub const ROUTES: &[Route] = &[
     Route::get("/v1/jobs", "submit", Gives::One(shape::<Submitted>), known!(call::submit))
@@ -178,6 +182,21 @@ pub const ROUTES: &[Route] = &[
         .about(Some(Role::Viewer), "Tells all about one job; its environment to its owner and operators only."),
     Route::get("/v1/jobs/{id}/why", "why", Gives::One(shape::<WhyAnswer>), known!(call::why))
         .about(Some(Role::Viewer), "Says why a job waits, and what would change that."),
+    Route::get("/v1/jobs/{id}/eta", "eta", Gives::One(shape::<EtaAnswer>), known!(call::eta))
+        .about(Some(Role::Viewer), "Says when a job is expected to start and to end.")
+        .query(&[param("confidence", Kind::Number, CONFIDENCE_ABOUT)]),
+    Route::get("/v1/eta", "etas", Gives::List("jobs", shape::<EtaAnswer>), known!(call::etas))
+        .about(Some(Role::Viewer), "Says of all jobs that are not over when they are expected to start and to end.")
+        .query(&[
+            param("limit", Kind::Count, "At most so many rows; 1000 by default."),
+            param("confidence", Kind::Number, CONFIDENCE_ABOUT),
+        ]),
+    Route::get("/v1/whatif", "whatif", Gives::One(shape::<WhatIfAnswer>), known!(call::whatif))
+        .with_body(Verb::Post, shape::<WhatIfRequest>)
+        .about(
+            Some(Role::Viewer),
+            "Leads this moment on under several policies and compares what would come of it; nothing is changed.",
+        ),
     Route::get("/v1/jobs/{id}/logs", "logs", Gives::One(shape::<LogChunk>), known!(call::logs))
         .about(Some(Role::User), "Reads a log of a job; another user's with the role operator only.")
         .query(&[

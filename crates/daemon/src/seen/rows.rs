@@ -89,13 +89,18 @@ impl Seen {
             let up = self.snapshot.free.up(node.id);
             let idle = bits(up).filter(|gpu| gpus[usize::from(*gpu)].is_empty()).count();
             let quarantine = self.quarantined.get(&node.id);
-            let (state, reason) = match (self.drained.get(&node.name), quarantine) {
+            let claimed = self.claimed.get(&node.id).copied().unwrap_or(0);
+            let seen = self.nodes.get(&node.name);
+            let drained = self.drained.get(&node.name);
+            let drained = drained.or_else(|| seen.and_then(|seen| seen.drained.as_ref()));
+            let (state, reason) = match (drained, quarantine) {
+                (_, _) if seen.is_some_and(|seen| !seen.up) => ("lost", None),
                 (Some(reason), _) => ("drained", Some(reason.clone())),
                 (None, Some(until)) => {
                     let seconds = until.since(self.snapshot.now).as_secs_f64();
                     ("quarantined", Some(format!("failed too often; back in {seconds:.0} s")))
                 }
-                (None, None) if up == 0 => ("lost", None),
+                (None, None) if up == 0 && claimed == 0 => ("lost", None),
                 (None, None) => ("up", None),
             };
             rows.push(NodeRow {
@@ -104,6 +109,7 @@ impl Seen {
                 gpus,
                 state: state.to_owned(),
                 free: idle as u32,
+                claimed: bits(claimed).collect(),
                 cpus: node.cpus,
                 memory_mib: node.memory_mib,
                 reason: reason.filter(|reason| !reason.is_empty()),

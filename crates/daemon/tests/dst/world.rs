@@ -6,8 +6,9 @@ use crate::disk::Disk;
 use crate::machine::Machine;
 use crate::people::People;
 use crate::promises;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use trainyard_backend::{LaunchOrder, Report};
+use trainyard_backend::{LaunchOrder, NodeSeen, Report};
 use trainyard_daemon::core::{Core, CoreOptions, Input, Opening, Order, Turn};
 use trainyard_daemon::desk::{Act, NodeAct};
 use trainyard_daemon::flight::Line;
@@ -45,6 +46,8 @@ pub struct World {
     pub disk: Disk,
     pub machine: Machine,
     pub people: People,
+    /// Nodes as the backend sees them.
+    nodes: BTreeMap<String, NodeSeen>,
     pipeline: (String, Pipeline),
     /// The question that is out, its answer, and when that comes.
     thinking: Option<(Question, Thought, u64)>,
@@ -152,6 +155,7 @@ impl World {
             disk: Disk::default(),
             machine: Machine::new(seed),
             people: People::new(seed, most, nodes),
+            nodes: BTreeMap::new(),
             pipeline: (policy.to_owned(), pipeline(policy)),
             thinking: None,
             inbox: Vec::new(),
@@ -214,6 +218,7 @@ impl World {
             checkpoint_root: "/checkpoints".to_owned(),
             processes_max: 0,
             log_bytes_max: 0,
+            announces: self.seed.is_multiple_of(2),
         }
     }
 
@@ -249,6 +254,9 @@ impl World {
                 self.inbox.push(Input::Report(report));
             }
         }
+        if self.dice.chance(60) {
+            self.something_with_a_node();
+        }
         if self.dice.chance(500) {
             self.think_to_the_end();
         }
@@ -258,6 +266,24 @@ impl World {
                 self.inbox.swap(index, other);
             }
         }
+    }
+
+    /// A node is lost, drained behind our back, or used by others; or not any more.
+    fn something_with_a_node(&mut self) {
+        let node = self.dice.below(self.cluster.nodes.len() as u64) as usize;
+        let node = &self.cluster.nodes[node];
+        let (name, gpus) = (node.name.clone(), u64::from(node.gpus));
+        let seen = NodeSeen {
+            up: !self.dice.chance(200),
+            drained: self.dice.chance(150).then(|| "for a while".to_owned()),
+            claimed: self.dice.below(2 * gpus).saturating_sub(gpus) as u32,
+        };
+        self.see(name, seen);
+    }
+
+    fn see(&mut self, node: String, seen: NodeSeen) {
+        self.nodes.insert(node.clone(), seen.clone());
+        self.inbox.push(Input::Report(Report::Node { node, seen }));
     }
 
     fn pass(&mut self, span: u64) {
@@ -368,7 +394,7 @@ impl World {
                 self.machine.launch(self.now, *order);
             }
             Order::Stop(job, attempt, order) => self.machine.stop(self.now, (job, attempt), &order),
-            Order::SetBatch(..) => {}
+            Order::SetBatch(..) | Order::Announce(_) | Order::Withdraw(_) | Order::Drain(..) => {}
             Order::Forget(job, attempt) => {
                 promises::may_forget(self, job, attempt);
                 self.machine.forget((job, attempt));
@@ -473,7 +499,8 @@ impl World {
             let found = self.machine.take_stock();
             self.tell(|| format!("start at {at:?}, boot {}, found {found:?}", self.boot));
             let (wall, tenants) = (self.wall(), Tenants::default());
-            let opening = Opening { loaded, found, tenants, at, wall };
+            let nodes = self.nodes.clone();
+            let opening = Opening { loaded, found, tenants, nodes, at, wall };
             let (core, turn) = Core::open(self.options(), opening).expect("the store is sound");
             core.engine().assert_invariants();
             self.people.check(&self.disk);
@@ -488,6 +515,9 @@ impl World {
     fn calm_down(&mut self) {
         self.calm = true;
         self.machine.calm = true;
+        for node in self.nodes.keys().cloned().collect::<Vec<String>>() {
+            self.see(node, NodeSeen { up: true, ..NodeSeen::default() });
+        }
         let until = self.now + CALM;
         while self.now < until {
             self.step += 1;

@@ -8,6 +8,7 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, Measured, NodeRow, PlanAnswer, Standing, Status,
     SubmitRequest, Submitted, WhyAnswer,
 };
+use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest, WhatIfRow};
 use trainyard_api::{Code, JobSpec, Problem, SCHEMA_VERSION};
 use trainyard_daemon::access::{Caller, Right, Role, check};
 use trainyard_daemon::desk::{
@@ -108,6 +109,17 @@ fn allowed<'a, T: Send + 'a>(
     ready(check(caller, right, owner).map(|()| value()))
 }
 
+fn expected(job: u32, confidence: f64) -> EtaAnswer {
+    EtaAnswer {
+        job,
+        standing: Standing::Waiting,
+        starts: None,
+        ends: None,
+        confidence,
+        basis: String::new(),
+    }
+}
+
 impl Desk for FakeDesk {
     fn submit(&self, caller: Caller, request: SubmitRequest) -> Reply<'_, Submitted> {
         allowed(&caller, Right::Submit, None, || {
@@ -175,6 +187,35 @@ impl Desk for FakeDesk {
             blockers: Vec::new(),
             nearest_change: None,
             not_before: None,
+        })
+    }
+
+    fn eta(&self, caller: Caller, job: u32, confidence: Option<f64>) -> Reply<'_, EtaAnswer> {
+        let confidence = confidence.unwrap_or(0.8);
+        allowed(&caller, Right::Look, None, || expected(job, confidence))
+    }
+
+    fn etas(
+        &self,
+        caller: Caller,
+        limit: usize,
+        confidence: Option<f64>,
+    ) -> Reply<'_, Vec<EtaAnswer>> {
+        let confidence = confidence.unwrap_or(0.8);
+        allowed(&caller, Right::Look, None, || {
+            (1..=3).map(|job| expected(job, confidence)).take(limit).collect()
+        })
+    }
+
+    fn whatif(&self, caller: Caller, request: WhatIfRequest) -> Reply<'_, WhatIfAnswer> {
+        allowed(&caller, Right::Look, None, || WhatIfAnswer {
+            at: 0.0,
+            jobs: 0,
+            rows: (request.policies.into_iter())
+                .map(|policy| WhatIfRow { policy, ..WhatIfRow::default() })
+                .collect(),
+            basis: String::new(),
+            took_seconds: 0.0,
         })
     }
 
@@ -266,6 +307,7 @@ impl Desk for FakeDesk {
 
 fn node(name: &str) -> NodeRow {
     NodeRow {
+        claimed: Vec::new(),
         name: name.to_owned(),
         gpu_type: "v100".to_owned(),
         gpus: Vec::new(),

@@ -120,6 +120,9 @@ impl GandivaFair {
         offer: &mut Offer<'_>,
     ) {
         let mut lanes = self.lanes(kind, choice, view);
+        // The first tenant for whom there was no room: GPUs are kept for its gangs alone. Whoever comes after it is
+        // further than its tickets pay for, and would run first at the next turn all the same.
+        let mut refused = None;
         while let Some(tenant) = self.next_tenant(kind, &lanes) {
             let lane = lanes.get_mut(&tenant).expect("it was just chosen");
             let Some(place) = lane.jobs.pop() else {
@@ -138,7 +141,9 @@ impl GandivaFair {
                 continue;
             }
             choice.out.insert(place);
-            let is_gang = job.spec.want.gpus > 1 && self.passes.entitled(tenant, kind) > 0.0;
+            let is_next = *refused.get_or_insert(tenant) == tenant;
+            let is_gang =
+                is_next && job.spec.want.gpus > 1 && self.passes.entitled(tenant, kind) > 0.0;
             if self.reserve && is_gang && !self.reserved.contains_key(&kind) {
                 self.keep_for(place, kind, choice, view, offer.free());
             }

@@ -1,0 +1,63 @@
+//! Beliefs as the truth of a world, and as they stand still while it goes on.
+
+use crate::sizes::Sizes;
+use std::sync::Arc;
+use trainyard_framework::Beliefs;
+use trainyard_profile::{Batches, ChangeCost, Pace};
+use trainyard_sim::Truth;
+use trainyard_types::{Config, Job, JobId, Rate, Work};
+use trainyard_workload::TraceJob;
+
+/// A world in which everything is as it is believed to be.
+pub(crate) struct Believed<'a> {
+    pub(crate) beliefs: Arc<dyn Beliefs>,
+    pub(crate) sizes: &'a Sizes,
+}
+
+impl Truth for Believed<'_> {
+    fn job(&self, job: JobId) -> &TraceJob {
+        self.sizes.job(job)
+    }
+
+    fn pace(&self, job: &TraceJob, on: &Config, _done: Work) -> Option<Pace> {
+        self.beliefs.rate(&job.job, on).map(|rate| Pace { rate, until: None })
+    }
+
+    fn change(&self, job: &TraceJob, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
+        self.beliefs.change(&job.job, from, to)
+    }
+}
+
+/// What policies are told in a forecast: what they are told now. A simulated run teaches nothing new.
+#[derive(Clone)]
+pub(crate) struct Frozen(pub(crate) Arc<dyn Beliefs>);
+
+impl Beliefs for Frozen {
+    fn rate(&self, job: &Job, on: &Config) -> Option<Rate> {
+        self.0.rate(job, on)
+    }
+
+    fn change(&self, job: &Job, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
+        self.0.change(job, from, to)
+    }
+
+    fn work(&self, job: &Job) -> Option<Work> {
+        self.0.work(job)
+    }
+
+    fn skew(&self, job: &Job) -> Option<f64> {
+        self.0.skew(job)
+    }
+
+    fn version(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    fn batches(&self, job: &Job) -> Option<&Batches> {
+        self.0.batches(job)
+    }
+
+    fn copied(&self) -> Arc<dyn Beliefs> {
+        Arc::new(self.clone())
+    }
+}

@@ -1,0 +1,148 @@
+//! Estimates that wait for their jobs to end, so that it can be learnt how far they were off.
+
+use crate::foresee::{Foreseen, ForeseenJob};
+use crate::lengths::{Lengths, PastJob};
+use crate::spread::{Class, Intervals, Spread, What};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use trainyard_types::{End, JobId, Span, Time};
+
+/// Estimates that wait, of one job and of all.
+const OPEN_OF_JOB_MAX: usize = 4;
+const OPEN_MAX: usize = 20_000;
+/// Estimates of one forecast that are noted.
+const NOTED_MAX: usize = 64;
+/// A job is noted again when it is older by this part since the last time, or by a minute if that is more.
+const AGAIN_AFTER: f64 = 0.25;
+const AGAIN_AFTER_LEAST: Span = Span::secs(60);
+
+/// An estimate that waits.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Open {
+    made: Time,
+    /// What was expected, in seconds from then.
+    class: Class,
+    seconds: f32,
+}
+
+/// All that forecasts have learnt: lengths of past jobs, factors of past estimates, and estimates that wait.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// How long past jobs took.
+    #[serde(default)]
+    pub lengths: Lengths,
+    /// How far past estimates were off.
+    #[serde(default)]
+    pub spread: Spread,
+    #[serde(default)]
+    open: Vec<(JobId, Vec<Open>)>,
+}
+
+impl Ledger {
+    /// Notes some of the estimates of a forecast, to be settled when their jobs are over. Which ones depends on the
+    /// moment alone.
+    pub fn note(&mut self, foreseen: &Foreseen) {
+        let now = foreseen.now;
+        let mut open: BTreeMap<JobId, Vec<Open>> =
+            std::mem::take(&mut self.open).into_iter().collect();
+        let mut count: usize = open.values().map(Vec::len).sum();
+        let mut jobs: Vec<&ForeseenJob> = foreseen.jobs.iter().collect();
+        jobs.sort_unstable_by_key(|one| mixed(u64::from(one.job.0) ^ now.0.rotate_left(32)));
+        let mut noted = 0;
+        for one in jobs {
+            let own = open.entry(one.job).or_default();
+            if noted == NOTED_MAX || count >= OPEN_MAX {
+                break;
+            }
+            if !is_due(own, foreseen, one) {
+                continue;
+            }
+            let before = own.len();
+            own.extend(estimates(one, now).map(|(class, seconds)| Open {
+                made: now,
+                class,
+                seconds: seconds as f32,
+            }));
+            noted += usize::from(own.len() > before);
+            count += own.len() - before;
+        }
+        open.retain(|_, own| !own.is_empty());
+        self.open = open.into_iter().collect();
+    }
+
+    /// Learns from a job that is over, and settles what was expected of it.
+    pub fn settle(&mut self, past: &PastJob) {
+        self.lengths.learn(past);
+        let Ok(index) = self.open.binary_search_by_key(&past.job, |(job, _)| *job) else { return };
+        let (_, open) = self.open.remove(index);
+        for one in open {
+            let at = match one.class.what {
+                What::Start => past.first_start,
+                // An end that nobody could foresee says nothing about forecasts.
+                What::EndOfWaiting | What::EndOfRunning => Some(past.ended)
+                    .filter(|_| past.first_start.is_some() && is_foreseeable(past.end)),
+            };
+            if let Some(at) = at.filter(|at| *at >= one.made) {
+                let real = at.since(one.made).as_secs_f64();
+                self.spread.learn(one.class, f64::from(one.seconds), real);
+            }
+        }
+    }
+
+    /// A job that ended long ago and that nobody can tell about any more.
+    pub fn drop_job(&mut self, job: JobId) {
+        self.open.retain(|(other, _)| *other != job);
+    }
+
+    /// Jobs with estimates that wait, ascending.
+    pub fn awaited(&self) -> impl Iterator<Item = JobId> {
+        self.open.iter().map(|(job, _)| *job)
+    }
+
+    /// Intervals that are right so much of the time, as far as is known at a moment.
+    pub fn intervals(&self, now: Time, confidence: f64) -> Intervals {
+        let open = self.open.iter().flat_map(|(_, open)| open);
+        let late = open.filter_map(|one| {
+            let (expected, gone) = (f64::from(one.seconds), now.since(one.made).as_secs_f64());
+            (gone > expected && one.class.what != What::Start)
+                .then_some((one.class, expected, gone))
+        });
+        self.spread.intervals(confidence, &late.collect::<Vec<_>>())
+    }
+}
+
+/// What is expected of a job, in seconds from now, each with its class.
+pub fn estimates(one: &ForeseenJob, now: Time) -> impl Iterator<Item = (Class, f64)> {
+    let grounds = one.grounds;
+    let waits = !one.runs;
+    let start = one.starts.filter(|at| waits && *at >= now);
+    let start = start.map(|at| (Class { what: What::Start, grounds }, at.since(now).as_secs_f64()));
+    let what = if waits { What::EndOfWaiting } else { What::EndOfRunning };
+    let end = one.ends.map(|(at, _)| (Class { what, grounds }, at.since(now).as_secs_f64()));
+    start.into_iter().chain(end)
+}
+
+fn is_foreseeable(end: End) -> bool {
+    match end {
+        End::Finished | End::Failed | End::TimeLimit | End::Cancelled => true,
+        End::Orphaned | End::Rejected | End::Pruned => false,
+    }
+}
+
+/// Whether a job may be noted once more.
+fn is_due(own: &[Open], foreseen: &Foreseen, one: &ForeseenJob) -> bool {
+    let mut moments: Vec<Time> = own.iter().map(|open| open.made).collect();
+    moments.dedup();
+    let Some(last) = moments.last() else { return true };
+    let age = foreseen.now.since(foreseen.sizes.job(one.job).job.submitted);
+    let pause = age.scaled(AGAIN_AFTER).0.max(AGAIN_AFTER_LEAST.0);
+    moments.len() < OPEN_OF_JOB_MAX && foreseen.now.since(*last) >= Span(pause)
+}
+
+/// Bits well mixed, after the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+fn mixed(mut bits: u64) -> u64 {
+    bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}

@@ -1,0 +1,38 @@
+//! What is true in a world, and known to nobody inside it.
+
+use std::sync::Arc;
+use trainyard_profile::{ChangeCost, Pace, Speeds};
+use trainyard_types::{Config, JobId, Work};
+use trainyard_workload::{TraceJob, Workload};
+
+/// How much work jobs really are, how fast they really run, and what moving them really costs.
+pub trait Truth {
+    /// A job of this world.
+    fn job(&self, job: JobId) -> &TraceJob;
+
+    /// How fast a job runs when so much is done, and until where that holds; nothing if it cannot be told.
+    fn pace(&self, job: &TraceJob, on: &Config, done: Work) -> Option<Pace>;
+
+    /// What it costs to move a job: from nothing to start, to nothing to stop.
+    fn change(&self, job: &TraceJob, from: Option<&Config>, to: Option<&Config>) -> ChangeCost;
+}
+
+/// The truth of a workload: sizes from its trace, speeds and costs from its profiles.
+pub(crate) struct Written<'a> {
+    pub(crate) workload: &'a Workload,
+    pub(crate) speeds: Arc<Speeds>,
+}
+
+impl Truth for Written<'_> {
+    fn job(&self, job: JobId) -> &TraceJob {
+        &self.workload.jobs[job.index()]
+    }
+
+    fn pace(&self, job: &TraceJob, on: &Config, done: Work) -> Option<Pace> {
+        self.speeds.pace(job.job.model, on, done)
+    }
+
+    fn change(&self, job: &TraceJob, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
+        self.speeds.change(job.job.model, from, to)
+    }
+}
