@@ -36,7 +36,8 @@ mod socket;
 mod submit;
 mod tokens;
 
-pub use args::LiveCommand;
+pub use args::{Asking, LiveCommand};
+pub use client::{Client, Repeat};
 
 use crate::failure::Failure;
 use crate::output::Output;

@@ -6,8 +6,10 @@
 //! - [`look`]: both together: Slurm at this moment.
 //! - [`nodelist`]: `gpu-a[01-10]` and back.
 //! - [`inventory`]: Slurm's nodes as a cluster of ours.
+//! - [`adopt`]: jobs of others taken over on request, and handed back.
 //! - [`record`], [`history`]: looks one after the other, kept and put together.
 
+pub mod adopt;
 pub mod call;
 pub mod history;
 pub mod inventory;

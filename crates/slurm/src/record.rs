@@ -7,6 +7,7 @@
 
 use crate::seen::{SlurmJob, SlurmNode, SlurmSeen};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// What the first line says.
@@ -32,18 +33,41 @@ struct Header {
 
 /// One look: what changed since the one before.
 #[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Line {
     at: i64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     away: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     jobs: Vec<SlurmJob>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     gone: Vec<u32>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     nodes: Vec<SlurmNode>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     gone_nodes: Vec<String>,
+}
+
+impl Line {
+    /// The line as text; what is empty is left out, because it is what is read back without it.
+    fn text(&self) -> String {
+        let mut value = serde_json::to_value(self).expect("a look is JSON");
+        slim(&mut value);
+        value.to_string()
+    }
+}
+
+fn slim(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(slim);
+            let empty = |value: &Value| match value {
+                Value::Null => true,
+                Value::String(text) => text.is_empty(),
+                Value::Array(list) => list.is_empty(),
+                Value::Number(number) => number.as_u64() == Some(0),
+                Value::Bool(_) | Value::Object(_) => false,
+            };
+            fields.retain(|_, value| !empty(value));
+        }
+        Value::Array(list) => list.iter_mut().for_each(slim),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// A look as it comes out of a record.
@@ -86,14 +110,14 @@ impl Record {
             nodes: changed(&self.nodes, &nodes),
         };
         (self.jobs, self.nodes) = (jobs, nodes);
-        serde_json::to_string(&line).expect("a look is JSON")
+        line.text()
     }
 
     /// The line for a moment at which Slurm did not answer.
     pub fn add_away(&mut self, at: i64, why: &str) -> String {
         self.at = self.at.max(at);
         let line = Line { at: self.at, away: Some(why.to_owned()), ..Line::default() };
-        serde_json::to_string(&line).expect("a line is JSON")
+        line.text()
     }
 
     /// Reads one line, the first of which has number 1; the header gives no look.
@@ -110,6 +134,9 @@ impl Record {
             };
         }
         let line: Line = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        if line.at <= 0 {
+            return Err(wrong("a look has no time `at`".to_owned()));
+        }
         if line.at < self.at {
             return Err(wrong(format!("`at` goes back from {} to {}", self.at, line.at)));
         }
@@ -171,6 +198,7 @@ mod tests {
             state: (*state).to_owned(),
             comment: "private".to_owned(),
             started: Some(7),
+            tasks: 1,
             ..SlurmJob::default()
         };
         let node = SlurmNode { name: "n1".into(), state: "IDLE".into(), ..SlurmNode::default() };

@@ -19,6 +19,79 @@ pub enum SlurmCommand {
     /// Watch a live Slurm without touching it, and show what other policies would have made of the same jobs.
     #[command(after_help = SHADOW_HELP)]
     Shadow(Box<ShadowArgs>),
+    /// Take jobs over that wait in Slurm already: from then on Trainyard says when and where they run.
+    #[cfg(feature = "live")]
+    #[command(after_help = ADOPT_HELP)]
+    Adopt(AdoptArgs),
+    /// Give jobs that were taken over back to Slurm's own scheduler; those that run go on.
+    #[command(after_help = HAND_BACK_HELP)]
+    HandBack(HandBackArgs),
+}
+
+#[cfg(feature = "live")]
+const ADOPT_HELP: &str = "\
+Examples:
+  trainyard slurm adopt 1234 1240
+  trainyard slurm adopt --all-pending --user ana --dry-run
+  trainyard slurm adopt --all-pending --preemptible
+
+A job keeps its number, its script and its user. Jobs that run stay as they are and count as used by others.
+It needs the role of an operator at the daemon, and the rights of one in Slurm.";
+
+const HAND_BACK_HELP: &str = "\
+Examples:
+  trainyard slurm hand-back --dry-run
+  trainyard slurm hand-back
+  trainyard slurm hand-back 1234
+
+It works with the daemon running or stopped; a running one sees it and closes the jobs on its side.
+Jobs that were submitted to Trainyard itself can only be run by it: they are named and left as they are.";
+
+/// `slurm adopt`.
+#[cfg(feature = "live")]
+#[derive(Debug, Args)]
+pub struct AdoptArgs {
+    /// Numbers of jobs in Slurm.
+    #[arg(value_name = "NUMBER", required_unless_present = "all_pending")]
+    pub jobs: Vec<u32>,
+    /// All jobs that wait and can be taken over.
+    #[arg(long, conflicts_with = "jobs")]
+    pub all_pending: bool,
+    /// Of those, only the jobs of this user.
+    #[arg(long, value_name = "NAME", requires = "all_pending")]
+    pub user: Option<String>,
+    /// Of those, only the jobs of this partition.
+    #[arg(long, value_name = "NAME", requires = "all_pending")]
+    pub partition: Option<String>,
+    /// They may be stopped and started again: their scripts find their own checkpoints.
+    #[arg(long)]
+    pub preemptible: bool,
+    /// The tenant that pays [default: the account, or else the user].
+    #[arg(long, value_name = "NAME")]
+    pub tenant: Option<String>,
+    /// Only say what would be done.
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub client: ClientArgs,
+    #[command(flatten)]
+    pub asking: crate::live::Asking,
+}
+
+/// `slurm hand-back`.
+#[derive(Debug, Args)]
+pub struct HandBackArgs {
+    /// Numbers of jobs in Slurm [default: all that were taken over].
+    #[arg(value_name = "NUMBER")]
+    pub jobs: Vec<u32>,
+    /// Only say what would be done.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub client: ClientArgs,
 }
 
 /// `slurm shadow`.

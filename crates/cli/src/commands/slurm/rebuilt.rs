@@ -9,9 +9,11 @@ use super::lengths::{Basis, Lengths};
 use crate::given::Given;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trainyard_profile::Catalog;
+use trainyard_profile::{Catalog, CostModel};
 use trainyard_slurm::{Fate, History, Inventory, Past};
-use trainyard_types::{Cluster, Job, JobId, Span, Tenant, TenantId, Tenants, Time, Want, Work};
+use trainyard_types::{
+    Cluster, Job, JobId, ModelId, Span, Tenant, TenantId, Tenants, Time, Want, Work,
+};
 use trainyard_workload::{TraceJob, Workload};
 
 /// The workload that ran, and how its jobs are to be taken.
@@ -45,6 +47,19 @@ pub struct Counts {
     pub too_large: u32,
     /// Were started more than once.
     pub requeued: u32,
+    /// Measured ones that were shorter than a start is taken to cost.
+    pub shorter_than_a_start: u32,
+}
+
+impl Rebuilt {
+    /// By how much the expected lengths of measured jobs were wrong: the spread of the logarithm of the factor.
+    pub fn error_of_lengths(&self) -> f64 {
+        let all = self.given.workload.jobs.iter().zip(&self.jobs).filter(|(_, (_, is))| *is);
+        let errors: Vec<f64> = all
+            .filter_map(|(one, _)| Some((one.job.declared?.0 / one.work.0).ln().powi(2)))
+            .collect();
+        (errors.iter().sum::<f64>() / errors.len().max(1) as f64).sqrt()
+    }
 }
 
 /// How the unknown is assumed.
@@ -54,6 +69,22 @@ pub struct Assumed {
     pub left: f64,
     /// Whether a job may be stopped once it runs.
     pub preemptible: bool,
+    /// What stopping and starting costs.
+    pub costs: CostModel,
+}
+
+impl Assumed {
+    /// The time a job on so many GPUs takes to start, which is part of every run that was seen.
+    fn start(&self, catalog: &Catalog, gpus: u32) -> f64 {
+        let usual = catalog.get(ModelId(0)).start.on(gpus);
+        let start = match self.costs {
+            CostModel::Profile => usual,
+            CostModel::Scaled(factor) => usual.scaled(factor),
+            CostModel::Free => Span::ZERO,
+            CostModel::Flat { start, .. } => start,
+        };
+        start.as_secs_f64()
+    }
 }
 
 /// Rebuilds the workload.
@@ -95,15 +126,17 @@ pub fn rebuild(
     let mut jobs = Vec::with_capacity(rows.len());
     for (index, (_, row)) in rows.into_iter().enumerate() {
         let tenant = tenants.of(&row.past.job.account, &row.past.job.user);
+        let start = assumed.start(&workload.catalog, row.want.gpus);
+        counts.shorter_than_a_start += u32::from(row.measured && row.seconds < start);
         let job = Job {
             tenant,
             want: row.want.clone(),
-            declared: Some(Work(row.declared.max(1.0))),
+            declared: Some(Work((row.declared - start).max(1.0))),
             run_max: None,
             preemptible: assumed.preemptible,
             ..Job::simple(JobId(index as u32), row.submitted, row.want.gpus)
         };
-        workload.jobs.push(TraceJob::new(job, Work(row.seconds.max(0.5))));
+        workload.jobs.push(TraceJob::new(job, Work((row.seconds - start).max(0.5))));
         workload.labels.push(row.past.job.id.to_string());
         jobs.push((row.past.job.id, row.measured));
     }
@@ -177,6 +210,11 @@ fn row<'a>(
 fn want(past: &Past, cluster: &Cluster) -> Want {
     let mut want = Want::gpus(past.job.gpus);
     want.kinds = past.job.gpu_types.iter().filter_map(|name| cluster.kind(name)).collect();
+    // The least number of nodes is told, and nearly always the only one that was asked for.
+    want.nodes_max = past.job.nodes_min.min(u32::from(u16::MAX)) as u16;
+    if cluster.most_gpus(&want) < want.gpus {
+        want.nodes_max = 0;
+    }
     want
 }
 

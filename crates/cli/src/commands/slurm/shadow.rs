@@ -12,6 +12,7 @@ use crate::experiment::{self, Done};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::{figures, options};
+use trainyard_framework::Knowledge;
 use trainyard_report::html::More;
 use trainyard_report::{About, Comparison, Knows, Run};
 use trainyard_sim::{Options, Outcome, Point, Series};
@@ -60,7 +61,7 @@ pub fn run(args: &ShadowArgs, output: &Output) -> Result<(), Failure> {
     if inventory.cluster.nodes.is_empty() {
         return Err(Failure::Operation(inventory.warnings.join("; ")));
     }
-    let rebuilt = rebuilt(args, &history, &inventory, 1.0);
+    let rebuilt = rebuilt(args, (&history, &inventory), (&options, 1.0));
     if rebuilt.counts.measured == 0 {
         return output.print(&verdict::too_early(&history, &inventory, &rebuilt.counts));
     }
@@ -110,8 +111,12 @@ fn inventory(history: &History, args: &ShadowArgs) -> Inventory {
     inventory
 }
 
-fn rebuilt(args: &ShadowArgs, history: &History, inventory: &Inventory, left: f64) -> Rebuilt {
-    let assumed = Assumed { left, preemptible: !args.keep_running };
+fn rebuilt(
+    args: &ShadowArgs,
+    (history, inventory): (&History, &Inventory),
+    (options, left): (&Options, f64),
+) -> Rebuilt {
+    let assumed = Assumed { left, preemptible: !args.keep_running, costs: options.costs };
     rebuild(history, inventory, (&args.partition, assumed))
 }
 
@@ -137,7 +142,7 @@ fn compared(
     let mut verdicts: Vec<Verdict> = Vec::new();
     let is_open = first.counts.running + first.counts.waiting > 0;
     for left in LEFT.into_iter().take(if is_open { LEFT.len() } else { 1 }) {
-        let again = rebuilt(args, history, inventory, left);
+        let again = rebuilt(args, (history, inventory), (options, left));
         let record = compare::recorded(&args.out);
         let results = experiment::run_all(&again.given, entrants, options, (&args.out, record))?;
         let (runs, broken) = compare::sorted_out(entrants, results);
@@ -236,9 +241,15 @@ fn cut(done: &mut Done, rebuilt: &Rebuilt, window: Time) {
     outcome.series.points.truncate(points.max(1));
     let given = &rebuilt.given;
     let old = &done.run;
+    let mut knows = old.knows;
+    if knows.work_left != Knowledge::Nothing {
+        // What was expected at submission is an estimate, however it was made.
+        let error = (rebuilt.error_of_lengths() * 100.0).round() / 100.0;
+        knows = Knows { work_left: Knowledge::Estimate, error, ..knows };
+    }
     done.run = Run {
         about: old.about.clone(),
-        knows: Knows { ..old.knows },
+        knows,
         settings: old.settings.clone(),
         ..Run::new(&old.policy, &given.workload, &given.cluster, outcome)
     };

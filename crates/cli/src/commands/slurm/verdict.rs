@@ -196,6 +196,7 @@ fn json(shown: &Shown) -> Value {
         "never_ran": counts.never_ran,
         "too_large": counts.too_large,
         "requeued": counts.requeued,
+        "shorter_than_a_start": counts.shorter_than_a_start,
     });
     value
 }
@@ -255,6 +256,10 @@ pub fn notes(
         (
             counts.requeued,
             "were started more than once; all the time they ran counts as their work",
+        ),
+        (
+            counts.shorter_than_a_start,
+            "were shorter than a start is taken to cost, so policies look worse than they are: see --costs",
         ),
         (
             history.vanished,
