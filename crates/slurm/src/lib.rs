@@ -11,16 +11,21 @@
 //! - [`look`]: both together: Slurm at this moment.
 //! - [`nodelist`]: `gpu-a[01-10]` and back.
 //! - [`inventory`]: Slurm's nodes as a cluster of ours.
+//! - [`adopt`]: jobs of others taken over on request, and handed back.
+//! - [`record`], [`history`]: looks one after the other, kept and put together.
 
 pub mod act;
+pub mod adopt;
 pub mod call;
 pub mod decide;
 pub mod folder;
+pub mod history;
 pub mod inventory;
 pub mod ledger;
 pub mod look;
 pub mod nodelist;
 pub mod read;
+pub mod record;
 pub mod script;
 pub mod seen;
 pub mod slurm;
@@ -28,8 +33,10 @@ pub mod spot;
 mod worker;
 
 pub use call::{CallError, CallSettings, Calls, Spent};
+pub use history::{Fate, History, Past};
 pub use inventory::{Inventory, NodeFilter};
 pub use look::Lookout;
 pub use read::ReadError;
+pub use record::{Look, Record, RecordError};
 pub use seen::{Skipped, SlurmJob, SlurmNode, SlurmSeen};
 pub use slurm::{Slurm, SlurmOptions};

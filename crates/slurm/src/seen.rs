@@ -43,6 +43,7 @@ impl Skipped {
 
 /// A job of Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SlurmJob {
     /// Its number.
     pub id: u32,
@@ -101,13 +102,10 @@ pub struct SlurmJob {
     #[serde(default = "one")]
     pub tasks: u32,
     /// Nodes it must not run on.
-    #[serde(default)]
     pub excluded_nodes: Vec<String>,
     /// Features that it asks for, in Slurm's words.
-    #[serde(default)]
     pub features: String,
     /// The reservation it runs in; empty for none.
-    #[serde(default)]
     pub reservation: String,
     /// Where its standard output goes.
     pub stdout: String,
@@ -115,6 +113,7 @@ pub struct SlurmJob {
 
 /// A node of Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SlurmNode {
     /// Its name.
     pub name: String,
