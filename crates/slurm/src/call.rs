@@ -183,15 +183,38 @@ impl Calls {
         self.run_with(program, arguments, b"")
     }
 
-    /// Runs a program that reads `input` from its standard input, such as a script for `sbatch`.
+    /// Runs a program that reads `input` from its standard input, such as commands for `scontrol`.
     pub fn run_with(
         &self,
         program: &str,
         arguments: &[&str],
         input: &[u8],
     ) -> Result<Printed, CallError> {
+        self.counted(|| self.finished(self.command(program), (program, arguments), input))
+    }
+
+    /// Runs a program that sees nothing of this process's environment but where Slurm is: `sbatch` hands what it sees
+    /// on to the job, which may be another user's.
+    pub fn run_bare(&self, program: &str, arguments: &[&str]) -> Result<Printed, CallError> {
+        let mut command = self.command(program);
+        command.env_clear().env("LC_ALL", "C");
+        for name in ["PATH", "SLURM_CONF", "TZ"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        if let Some(conf) = &self.settings.conf {
+            command.env("SLURM_CONF", conf);
+        }
+        self.counted(|| self.finished(command, (program, arguments), b""))
+    }
+
+    fn counted(
+        &self,
+        call: impl FnOnce() -> Result<Printed, CallError>,
+    ) -> Result<Printed, CallError> {
         let begin = Instant::now();
-        let result = self.finished(program, arguments, input);
+        let result = call();
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.micros.fetch_add(begin.elapsed().as_micros() as u64, Ordering::Relaxed);
         if result.is_err() {
@@ -202,12 +225,12 @@ impl Calls {
 
     fn finished(
         &self,
-        program: &str,
-        arguments: &[&str],
+        command: Command,
+        (program, arguments): (&str, &[&str]),
         input: &[u8],
     ) -> Result<Printed, CallError> {
         let deadline = Instant::now() + self.settings.timeout;
-        let mut child = self.started(program, arguments)?;
+        let mut child = started(command, (program, arguments))?;
         let fed = feed(&mut child, input);
         let stdout = drain(child.stdout.take());
         let stderr = drain(child.stderr.take());
@@ -235,23 +258,30 @@ impl Calls {
         Err(failure(program, arguments, &message, printed.text()))
     }
 
-    fn started(&self, program: &str, arguments: &[&str]) -> Result<Child, CallError> {
+    fn command(&self, program: &str) -> Command {
         let path = match &self.settings.folder {
             Some(folder) => folder.join(program),
             None => PathBuf::from(program),
         };
         let mut command = Command::new(path);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Messages are told apart by their words, and times are read as numbers.
         command.env("LC_ALL", "C").env_remove("SQUEUE_FORMAT").env_remove("SINFO_FORMAT");
         if let Some(conf) = &self.settings.conf {
             command.env("SLURM_CONF", conf);
         }
-        spawned(&mut command).map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => CallError::NotInstalled { program: program.to_owned() },
-            _ => CallError::NotRun { program: program.to_owned(), source },
-        })
+        command
     }
+}
+
+fn started(
+    mut command: Command,
+    (program, arguments): (&str, &[&str]),
+) -> Result<Child, CallError> {
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    spawned(&mut command).map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound => CallError::NotInstalled { program: program.to_owned() },
+        _ => CallError::NotRun { program: program.to_owned(), source },
+    })
 }
 
 /// Starts a program; one that is being replaced at this moment is tried again.
