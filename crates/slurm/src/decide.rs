@@ -73,6 +73,8 @@ pub struct Sight {
     pub tries: u32,
     /// It has waited in Slurm for longer than anyone should.
     pub stuck: bool,
+    /// It has ended and Slurm takes it back: the next attempt can have the same Slurm job.
+    pub requeueable: bool,
     /// The job is over.
     pub withdrawn: bool,
     /// slurmctld does not answer.
@@ -130,6 +132,7 @@ pub fn decide(sight: &Sight) -> Step {
         Some(Stage::Over) => match sight.known {
             // Slurm requeued it by itself.
             Known::Waiting => Step::Hold,
+            Known::Dead(_) if sight.requeueable && sight.settled => Step::Requeue,
             _ => Step::Nothing,
         },
     }
@@ -142,6 +145,8 @@ fn without_attempt(sight: &Sight) -> Step {
         (Known::Held | Known::Waiting | Known::Running, true) => Step::Cancel,
         (Known::Absent, false) if sight.settled => Step::Submit,
         (known, false) if known.was_cancelled() => Step::Gone,
+        (Known::Dead(_), false) if sight.requeueable && sight.settled => Step::Requeue,
+        (Known::Dead(_), false) if sight.requeueable => Step::Nothing,
         (Known::Dead(_) | Known::Missing, false) => Step::Again,
         // Somebody released it, or Slurm requeued it: nothing authorises it, so it would end without having run.
         (Known::Waiting, false) => Step::Hold,
@@ -158,6 +163,7 @@ fn wanted(sight: &Sight) -> Step {
         Known::Held => Step::Place,
         Known::Waiting => Step::Hold,
         known if known.was_cancelled() => Step::Gone,
+        Known::Dead(_) if sight.requeueable => Step::Requeue,
         Known::Dead(_) | Known::Missing => Step::Again,
         // Of the attempt before; soon it is held.
         Known::Running | Known::Leaving | Known::Unknown => Step::Nothing,
@@ -230,6 +236,7 @@ mod tests {
             settled: true,
             tries: 0,
             stuck: false,
+            requeueable: false,
             withdrawn: false,
             down: false,
         }
@@ -283,6 +290,8 @@ mod tests {
         ] {
             assert_eq!(decide(&sight(known.clone(), Some(Stage::Wanted))), step, "{known:?}");
         }
+        let stopped = sight(dead("FAILED"), Some(Stage::Wanted));
+        assert_eq!(decide(&Sight { requeueable: true, ..stopped }), Step::Requeue);
     }
 
     #[test]

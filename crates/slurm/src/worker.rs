@@ -71,6 +71,8 @@ struct Run {
     ear: Ear,
     written: Written,
     stop_told: bool,
+    /// Slurm was told that it may be requeued, and it was not yet.
+    requeueable: bool,
     kill_at: Option<Instant>,
     released: Option<Instant>,
     gone_told: bool,
@@ -89,6 +91,7 @@ impl Run {
             ear: Ear::default(),
             written: Written::default(),
             stop_told: false,
+            requeueable: false,
             kill_at: None,
             released: None,
             gone_told: false,

@@ -147,6 +147,7 @@ impl Worker {
             settled: run.since.elapsed() >= SETTLED && !refused
                 || (course.is_none() && entry.submissions == 0 && !refused),
             tries: course.map_or(0, |course| course.tries),
+            requeueable: run.requeueable,
             stuck: run.released.is_some_and(|at| at.elapsed() > patience),
             withdrawn: entry.withdrawn,
             down: self.down.is_some(),
@@ -299,7 +300,7 @@ impl Worker {
         }
         for job in jobs {
             if let Some(run) = self.runs.get_mut(job) {
-                run.stop_told = true;
+                (run.stop_told, run.requeueable) = (true, true);
             }
         }
     }
@@ -307,6 +308,11 @@ impl Worker {
     fn requeue(&mut self, jobs: &[JobId]) {
         if jobs.is_empty() {
             return;
+        }
+        for job in jobs {
+            if let Some(run) = self.runs.get_mut(job) {
+                run.requeueable = false;
+            }
         }
         // One that ended meanwhile refuses both; the next look tells.
         let ids = self.ids(jobs);
@@ -363,8 +369,7 @@ impl Worker {
         }
         self.ledger.forbid(job);
         if let Some(run) = self.runs.get_mut(&job) {
-            run.slurm = None;
-            run.released = None;
+            (run.slurm, run.released, run.requeueable) = (None, None, false);
             run.now_is(Known::Absent);
         }
         self.keep(job);
