@@ -2,7 +2,7 @@
 
 use crate::foresee::{Foreseen, ForeseenJob};
 use crate::lengths::{Lengths, PastJob};
-use crate::spread::{Class, Intervals, Spread, What};
+use crate::spread::{Class, Fell, Intervals, Spread, WATCHED, Waiting, What};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trainyard_types::{End, JobId, Span, Time};
@@ -23,6 +23,10 @@ struct Open {
     /// What was expected, in seconds from then.
     class: Class,
     seconds: f32,
+    /// The interval that was given for it, and whether it is known where it fell.
+    within: (f32, f32),
+    #[serde(default)]
+    fell: bool,
 }
 
 /// All that forecasts have learnt: lengths of past jobs, factors of past estimates, and estimates that wait.
@@ -43,6 +47,8 @@ impl Ledger {
     /// moment alone.
     pub fn note(&mut self, foreseen: &Foreseen) {
         let now = foreseen.now;
+        self.find_late(now);
+        let intervals = self.intervals(now, WATCHED);
         let mut open: BTreeMap<JobId, Vec<Open>> =
             std::mem::take(&mut self.open).into_iter().collect();
         let mut count: usize = open.values().map(Vec::len).sum();
@@ -58,10 +64,10 @@ impl Ledger {
                 continue;
             }
             let before = own.len();
-            own.extend(estimates(one, now).map(|(class, seconds)| Open {
-                made: now,
-                class,
-                seconds: seconds as f32,
+            own.extend(estimates(one, now).map(|(class, seconds)| {
+                let (low, high, _) = intervals.around(class, seconds);
+                let within = (low as f32, high as f32);
+                Open { made: now, class, seconds: seconds as f32, within, fell: false }
             }));
             noted += usize::from(own.len() > before);
             count += own.len() - before;
@@ -84,7 +90,10 @@ impl Ledger {
             };
             if let Some(at) = at.filter(|at| *at >= one.made) {
                 let real = at.since(one.made).as_secs_f64();
-                self.spread.learn(one.class, f64::from(one.seconds), real);
+                self.spread.learn(one.class, one.made, f64::from(one.seconds), real);
+                if !one.fell {
+                    self.spread.watch(one.class, one.fell_at(real));
+                }
             }
         }
     }
@@ -102,12 +111,37 @@ impl Ledger {
     /// Intervals that are right so much of the time, as far as is known at a moment.
     pub fn intervals(&self, now: Time, confidence: f64) -> Intervals {
         let open = self.open.iter().flat_map(|(_, open)| open);
-        let late = open.filter_map(|one| {
-            let (expected, gone) = (f64::from(one.seconds), now.since(one.made).as_secs_f64());
-            (gone > expected && one.class.what != What::Start)
-                .then_some((one.class, expected, gone))
+        let waiting = open.map(|one| Waiting {
+            class: one.class,
+            made: one.made,
+            expected: f64::from(one.seconds),
+            gone: now.since(one.made).as_secs_f64(),
         });
-        self.spread.intervals(confidence, &late.collect::<Vec<_>>())
+        self.spread.intervals(confidence, &waiting.collect::<Vec<_>>())
+    }
+
+    /// What is later than its interval is known to be so before it comes true.
+    fn find_late(&mut self, now: Time) {
+        for one in self.open.iter_mut().flat_map(|(_, open)| open) {
+            let gone = now.since(one.made).as_secs_f64();
+            if !one.fell && one.fell_at(gone) == Fell::After {
+                one.fell = true;
+                self.spread.watch(one.class, Fell::After);
+            }
+        }
+    }
+}
+
+impl Open {
+    fn fell_at(&self, real: f64) -> Fell {
+        let (low, high) = (f64::from(self.within.0), f64::from(self.within.1));
+        // A hair is not worth a word, and single numbers are rounded.
+        let hair = 1e-3 + 1e-6 * real;
+        match real {
+            real if real < low - hair => Fell::Before,
+            real if real > high + hair => Fell::After,
+            _ => Fell::Within,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What tests of the whole house share.
 //!
 //! - [`scenario`]: runs a scenario text and gives back its stable text.
+//! - [`calibration`]: a trace replayed with forecasts along the way.
 //! - [`forgetful`]: wraps a policy so that it loses its memory now and then.
 //! - [`gavel`]: recorded runs of Gavel's own simulator.
 //! - [`host`]: an engine whose events a test says one by one.
@@ -19,6 +20,7 @@ macro_rules! say {
     }};
 }
 
+pub mod calibration;
 pub mod forgetful;
 pub mod gavel;
 pub mod host;
