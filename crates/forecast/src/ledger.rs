@@ -5,16 +5,13 @@ use crate::lengths::{Lengths, PastJob};
 use crate::spread::{Class, Fell, Intervals, Spread, WATCHED, Waiting, What};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trainyard_types::{End, JobId, Span, Time};
+use trainyard_types::{End, JobId, Time};
 
-/// Estimates that wait, of one job and of all.
-const OPEN_OF_JOB_MAX: usize = 4;
+/// Estimates that wait, of one job and of all; beyond that every other one of the job is dropped.
+const OPEN_OF_JOB_MAX: usize = 48;
 const OPEN_MAX: usize = 20_000;
-/// Estimates of one forecast that are noted.
+/// Jobs of one forecast that are noted, so that all parts of a long life are.
 const NOTED_MAX: usize = 64;
-/// A job is noted again when it is older by this part since the last time, or by a minute if that is more.
-const AGAIN_AFTER: f64 = 0.25;
-const AGAIN_AFTER_LEAST: Span = Span::secs(60);
 
 /// An estimate that waits.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,9 +57,9 @@ impl Ledger {
             if noted == NOTED_MAX || count >= OPEN_MAX {
                 break;
             }
-            if !is_due(own, foreseen, one) {
-                continue;
-            }
+            let all = own.len();
+            thin_out(own);
+            count -= all - own.len();
             let before = own.len();
             own.extend(estimates(one, now).map(|(class, seconds)| {
                 let (low, high, _) = intervals.around(class, seconds);
@@ -163,14 +160,16 @@ fn is_foreseeable(end: End) -> bool {
     }
 }
 
-/// Whether a job may be noted once more.
-fn is_due(own: &[Open], foreseen: &Foreseen, one: &ForeseenJob) -> bool {
+/// Makes room for more estimates of a job by dropping those of every other moment.
+fn thin_out(own: &mut Vec<Open>) {
+    if own.len() < OPEN_OF_JOB_MAX {
+        return;
+    }
     let mut moments: Vec<Time> = own.iter().map(|open| open.made).collect();
     moments.dedup();
-    let Some(last) = moments.last() else { return true };
-    let age = foreseen.now.since(foreseen.sizes.job(one.job).job.submitted);
-    let pause = age.scaled(AGAIN_AFTER).0.max(AGAIN_AFTER_LEAST.0);
-    moments.len() < OPEN_OF_JOB_MAX && foreseen.now.since(*last) >= Span(pause)
+    own.retain(|open| {
+        moments.iter().position(|made| *made == open.made).is_some_and(|at| at % 2 == 0)
+    });
 }
 
 /// Bits well mixed, after the finaliser of SplitMix64 (Steele, Lea, Flood 2014).

@@ -20,9 +20,11 @@ use trainyard_types::Time;
 /// Factors that are kept for each class and horizon.
 const KEPT_MAX: usize = 800;
 /// Fewer past estimates than so many do not make an interval.
-const FEWEST: usize = 40;
+const FEWEST: usize = 20;
+/// Beside them stand so many that were off by the law below, so that a few do not say too much.
+const BESIDE: usize = 8;
 /// Until then estimates are taken to be off by this, as the standard deviation of the logarithm.
-const PRIOR: f64 = 0.9;
+const PRIOR: f64 = 1.2;
 /// Seconds that are added to both lengths, so that those near nothing do not count as far off.
 const GRACE: f64 = 1.0;
 /// By how much a side is stretched or shrunk, as a logarithm, and how far at most.
@@ -33,7 +35,9 @@ const STRETCH_LEAST: f64 = 0.15;
 /// The confidence at which it is watched how many fall out.
 pub const WATCHED: f64 = 0.8;
 /// Horizons end at these seconds.
-const HORIZONS: [f64; 6] = [60.0, 600.0, 3600.0, 6.0 * 3600.0, 86_400.0, f64::INFINITY];
+const HORIZONS: [f64; 8] =
+    [60.0, 600.0, 3600.0, 6.0 * HOUR, 24.0 * HOUR, 72.0 * HOUR, 240.0 * HOUR, f64::INFINITY];
+const HOUR: f64 = 3600.0;
 
 /// What is estimated.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -201,18 +205,29 @@ struct Bounds {
 impl Intervals {
     /// The interval around an estimate in seconds, and how many past estimates it rests on; 0 if on none.
     pub fn around(&self, class: Class, seconds: f64) -> (f64, f64, usize) {
+        let (interval, _, count) = self.with_middle(class, seconds);
+        (interval.0, interval.1, count)
+    }
+
+    /// The same with the best guess: the estimate times the median of the factors by which past ones were off.
+    pub fn with_middle(&self, class: Class, seconds: f64) -> ((f64, f64), f64, usize) {
         let enough = |bounds: &&Bounds| bounds.count >= FEWEST;
         let narrow = self.narrow.get(&(class, horizon(seconds))).filter(enough);
         let bounds = narrow.or_else(|| self.wide.get(&class).filter(enough));
         let wide = Bounds { low: -self.prior, middle: 0.0, high: self.prior, count: 0 };
-        let Bounds { low, high, count, .. } = bounds.copied().unwrap_or(wide);
+        let Bounds { low, middle, high, count } = bounds.copied().unwrap_or(wide);
         let at = |log: f64| ((seconds + GRACE) * libm::exp(log) - GRACE).max(0.0);
-        (at(low), at(high), count)
+        ((at(low), at(high)), at(middle), count)
     }
 }
 
 /// Quantiles after Kaplan and Meier of logarithms that are settled, or that are that much at least.
 fn bounds(mut logs: Vec<(f32, bool)>, confidence: f64, prior: f64) -> Bounds {
+    logs.extend((0..BESIDE).map(|index| {
+        let part = (index as f64 + 0.5) / BESIDE as f64;
+        let log = PRIOR * (normal_quantile(part.max(1.0 - part)) * (part - 0.5).signum());
+        (log as f32, true)
+    }));
     // At the same value those that are settled come first.
     logs.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
     let count = logs.len();
@@ -239,7 +254,7 @@ fn bounds(mut logs: Vec<(f32, bool)>, confidence: f64, prior: f64) -> Bounds {
     let high = high.unwrap_or_else(|| largest.max(prior));
     let low = low.unwrap_or(-prior).min(high);
     let middle = middle.unwrap_or((low + high) / 2.0).clamp(low, high);
-    Bounds { low, middle, high, count: settled }
+    Bounds { low, middle, high, count: settled - BESIDE }
 }
 
 fn stretched(bounds: Bounds, stretch: Option<Stretch>) -> Bounds {

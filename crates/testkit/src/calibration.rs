@@ -12,7 +12,7 @@ use trainyard_types::{Action, Cluster, Config, End, Job, JobId, Rate, Span, Time
 use trainyard_workload::Workload;
 
 /// Estimates of one forecast that are judged.
-const JUDGED_OF_ONE: usize = 6;
+const JUDGED_OF_ONE: usize = 4;
 /// The part of forecasts from which is only learnt.
 const WARM_UP: f64 = 0.2;
 
@@ -152,8 +152,8 @@ impl Seer<'_> {
         let jobs = foreseen.jobs.iter().skip(offset).step_by(step).take(JUDGED_OF_ONE);
         for one in jobs {
             for (class, seconds) in estimates(one, now) {
-                let (low, high, _) = intervals.around(class, seconds);
-                let expected = (low, seconds.clamp(low, high), high);
+                let ((low, high), likely, _) = intervals.with_middle(class, seconds);
+                let expected = (low, likely, high);
                 self.made.push(Made { at: now, job: one.job, class, expected });
             }
         }
@@ -218,10 +218,10 @@ pub fn table(judged: &[Judged]) -> String {
     for one in judged {
         groups.entry((one.class.what, horizon(one.expected.1))).or_default().push(one);
     }
-    let names = ["< 1 m", "< 10 m", "< 1 h", "< 6 h", "< 1 d", ">= 1 d"];
+    let names = ["< 1 m", "< 10 m", "< 1 h", "< 6 h", "< 1 d", "< 3 d", "< 10 d", ">= 10 d"];
     let mut text = format!(
-        "{:<14} {:<8} {:>6} {:>8} {:>14} {:>12}\n",
-        "what", "ahead", "number", "covered", "median high/low", "median error"
+        "{:<14} {:<8} {:>6} {:>8} {:>8} {:>15} {:>12}\n",
+        "what", "ahead", "number", "covered", "earlier", "median high/low", "median error"
     );
     let mut line = |what: &str, ahead: &str, group: &[&Judged]| {
         let right = group.iter().filter(|one| one.is_right()).count() as f64;
@@ -231,8 +231,10 @@ pub fn table(judged: &[Judged]) -> String {
             factor.max(1.0 / factor)
         }));
         let covered = 100.0 * right / group.len() as f64;
+        let early = group.iter().filter(|one| one.real < one.expected.0 - 1e-3).count() as f64;
+        let early = 100.0 * early / group.len() as f64;
         text.push_str(&format!(
-            "{what:<14} {ahead:<8} {:>6} {covered:>6.1} % {width:>13.1}x {error:>11.2}x\n",
+            "{what:<14} {ahead:<8} {:>6} {covered:>6.1} % {early:>6.1} % {width:>14.1}x {error:>11.2}x\n",
             group.len()
         ));
     };
