@@ -6,9 +6,9 @@ use trainyard_engine::{Engine, Setup};
 use trainyard_forecast::sizes::ideal_spans;
 use trainyard_forecast::{Cut, Foreseen, Grounds, Lengths, Limits, Row, Sizes, foresee};
 use trainyard_framework::{
-    Admission, Beliefs, ChangeCost, Cx, Needs, Offer, Pipeline, Policy, PolicyError, View,
+    Admission, Beliefs, ChangeCost, Cx, Offer, Pipeline, Policy, PolicyError, View,
 };
-use trainyard_policies::compose::{Choice, Selection};
+use trainyard_policies::compose::Selection;
 use trainyard_profile::Catalog;
 use trainyard_sim::{Observer, Options, Outcome, simulate};
 use trainyard_types::{
@@ -248,10 +248,8 @@ impl Policy for Broken {
 #[test]
 fn a_policy_that_panics_has_trouble_in_its_row() {
     let engine = queue(&[Some(100.0), Some(50.0)], None);
-    let place = Choice { name: "best-fit".to_owned(), ..Choice::default() };
-    let sound =
-        Selection { place: Some(place), ..Selection::policy("fifo") }.build().expect("builds");
-    let pipeline = Pipeline { policy: Box::new(Broken), needs: Needs::NOTHING, ..sound };
+    let mut pipeline = fifo();
+    pipeline.policy = Box::new(Broken);
     let fork = engine.fork(Time::ZERO);
     let sizes = Sizes::new(&fork, &Lengths::default().sorted());
     let row = Row::new(&foresee(fork, sizes, pipeline, Limits::WIDE), |_| None);
