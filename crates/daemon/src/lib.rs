@@ -9,10 +9,12 @@
 //!   [`recorder`] the flight record on disk.
 //! - [`forecaster`]: whoever looks into the future, as the daemon sees it.
 //! - [`seen`]: the daemon at one moment, for whoever looks; [`front`] is the desk that is made of both.
+//! - [`board`]: what changed since somebody last looked.
 //! - [`http`]: the rim: sockets, TLS, tokens, limits, one table of routes, its OpenAPI document.
 //! - [`metrics`]: what is counted and measured, as OpenMetrics text.
 
 pub mod access;
+pub mod board;
 pub mod clock;
 pub mod core;
 pub mod desk;

@@ -80,6 +80,11 @@ pub enum LiveCommand {
     /// Make, list and drop tokens.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Show where the page is, with a token that ends by itself; `--open` opens it.
+    #[command(
+        after_help = "Examples:\n  trainyard web\n  trainyard web --open --role viewer --expires 8h\n\nThe daemon must listen on TCP beside its socket:\n  trainyard serve --listen unix:PATH --listen 127.0.0.1:7780"
+    )]
+    Web(WebArgs),
     /// Show the daemon as a whole.
     #[command(after_help = "Example:\n  trainyard status --json")]
     Status(Asking),
@@ -471,6 +476,22 @@ pub struct TokenArgs {
     /// Write the token to a file that only you can read, instead of printing it.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// `web`.
+#[derive(Debug, Args)]
+pub struct WebArgs {
+    /// Open it in a browser of this machine.
+    #[arg(long)]
+    pub open: bool,
+    /// What the token allows: viewer, user, operator or admin [default: what you may do].
+    #[arg(long, value_name = "ROLE")]
+    pub role: Option<String>,
+    /// How long the token is good.
+    #[arg(long, value_name = "SPAN", default_value = "12h")]
+    pub expires: String,
     #[command(flatten)]
     pub asking: Asking,
 }

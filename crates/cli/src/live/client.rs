@@ -86,6 +86,11 @@ impl Client {
         Ok(Client { agent, address, base, token, tries: TRIES })
     }
 
+    /// Where the daemon is.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
     /// From now on a daemon that starts again is waited for.
     pub fn following(mut self) -> Client {
         self.tries = TRIES_FOLLOWING;

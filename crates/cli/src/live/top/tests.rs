@@ -42,6 +42,7 @@ fn job(id: u32, standing: Standing, gpus: u32) -> JobRow {
 
 fn node(name: &str, gpus: &[&[u32]]) -> NodeRow {
     NodeRow {
+        claimed: Vec::new(),
         name: name.to_owned(),
         gpu_type: "h100".to_owned(),
         gpus: gpus.iter().map(|jobs| jobs.to_vec()).collect(),
