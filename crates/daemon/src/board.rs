@@ -1,7 +1,7 @@
 //! What changed since somebody last looked. One board serves all who look: it remembers for each row when it last
 //! changed, so an answer costs what changed, however many ask.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use trainyard_api::SCHEMA_VERSION;
 use trainyard_api::answer::{FairRow, JobRow, NodeRow, Status};
 use trainyard_api::board::{BoardAnswer, PartOfGpu, Rack};
@@ -34,6 +34,8 @@ pub struct Shown {
     pub open: Vec<JobRow>,
     /// Open jobs that are not among them.
     pub left_out: u64,
+    /// The next free id.
+    pub next_job: u32,
     /// Jobs that are over: those that the board asked for, or the newest where it has none yet.
     pub ended: Vec<JobRow>,
     /// All tenants.
@@ -57,6 +59,7 @@ pub struct Board {
     version: u64,
     at: f64,
     last_event: u64,
+    next_job: u32,
     nodes: Vec<Kept<NodeRow>>,
     racks: Kept<Vec<Rack>>,
     jobs: BTreeMap<u32, Kept<JobRow>>,
@@ -78,6 +81,7 @@ impl Board {
             version: first,
             at: 0.0,
             last_event: 0,
+            next_job: 0,
             nodes: Vec::new(),
             racks: kept(first),
             jobs: BTreeMap::new(),
@@ -94,11 +98,15 @@ impl Board {
         self.version
     }
 
-    /// Open jobs of the board that are not among `open`: how they ended is to be looked up.
-    pub fn missing(&self, open: &[JobRow]) -> Vec<u32> {
-        let open: std::collections::BTreeSet<u32> = open.iter().map(|row| row.id).collect();
+    /// Jobs that are open on the board and not in `shown`, and those that came and went in between, as far as they
+    /// would still be kept: how they ended is to be looked up.
+    pub fn missing(&self, shown: &Shown) -> Vec<u32> {
+        let open: BTreeSet<u32> = shown.open.iter().map(|row| row.id).collect();
         let mine = self.jobs.values().filter(|kept| !kept.row.standing.is_over());
-        mine.map(|kept| kept.row.id).filter(|id| !open.contains(id)).collect()
+        let newest = shown.next_job.saturating_sub(ENDED_KEPT as u32);
+        let new = self.next_job.max(newest)..shown.next_job;
+        let new = new.filter(|id| self.next_job > 0 && !self.jobs.contains_key(id));
+        mine.map(|kept| kept.row.id).chain(new).filter(|id| !open.contains(id)).collect()
     }
 
     /// Takes a later moment in.
@@ -110,7 +118,8 @@ impl Board {
             self.last_event = shown.last_event;
             self.version = next;
         }
-        let gone = self.missing(&shown.open);
+        let gone = self.missing(&shown);
+        self.next_job = shown.next_job;
         let mut touched = self.take_nodes(shown.nodes, next);
         touched |= replace(&mut self.racks, shown.racks, next, |one, other| one == other);
         touched |= replace(&mut self.left_out, shown.left_out, next, |one, other| one == other);
@@ -270,4 +279,126 @@ fn same_tenants(one: &Vec<FairRow>, other: &Vec<FairRow>) -> bool {
             && FairRow { used: 0.0, ..one.clone() } == FairRow { used: 0.0, ..other.clone() }
     };
     one.len() == other.len() && one.iter().zip(other).all(same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_api::answer::{Holding, Standing};
+
+    fn job(id: u32, standing: Standing) -> JobRow {
+        JobRow {
+            id,
+            name: format!("job-{id}"),
+            user: "ann".to_owned(),
+            tenant: "lab".to_owned(),
+            standing,
+            since: 5.0,
+            gpus: 1,
+            holds: Vec::new(),
+            attempt: 0,
+            submitted: 1.0,
+            started: None,
+            ended: None,
+            ran_seconds: 0.0,
+            progress: None,
+            restarts: 0,
+            preemptions: 0,
+            priority: 0,
+            why: "may not start before its begin time, in 50 s".to_owned(),
+        }
+    }
+
+    fn shown(open: Vec<JobRow>) -> Shown {
+        let next_job = open.iter().map(|row| row.id + 1).max().unwrap_or(1);
+        Shown { open, next_job, ..Shown::default() }
+    }
+
+    fn status() -> Status {
+        let text = r#"{"version":"","schema_version":1,"policy":"","policy_trouble":null,"jobs":{},"gpus":0,
+            "gpus_used":0,"gpus_lost":0,"epoch":1,"since":0.0,"role":"viewer","user":"ann","runs_as_users":false,
+            "warnings":[],"stats":null}"#;
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn ids(board: &Board, since: u64) -> Vec<u32> {
+        let answer = board.answer(Some(since), status());
+        assert!(!answer.whole);
+        answer.jobs.iter().map(|row| row.id).collect()
+    }
+
+    #[test]
+    fn only_what_changed_is_told_and_times_that_go_on_are_no_change() {
+        let mut board = Board::new(100);
+        board.take(shown(vec![job(1, Standing::Waiting), job(2, Standing::Waiting)]));
+        assert!(board.is_newer(None) && board.answer(None, status()).whole);
+        let first = board.cursor();
+        let mut later = job(1, Standing::Waiting);
+        (later.since, later.ran_seconds) = (5.3, 9.0);
+        later.why = "may not start before its begin time, in 48 s".to_owned();
+        board.take(shown(vec![later, job(2, Standing::Waiting)]));
+        assert!(!board.is_newer(Some(first)));
+        let mut runs = job(2, Standing::Running);
+        runs.holds = vec![Holding { node: "n1".to_owned(), gpus: vec![0] }];
+        board.take(shown(vec![job(1, Standing::Waiting), runs.clone()]));
+        assert_eq!(ids(&board, first), [2]);
+        let second = board.cursor();
+        runs.progress = Some(0.2);
+        board.take(shown(vec![job(1, Standing::Waiting), runs]));
+        assert_eq!(ids(&board, second), [2]);
+    }
+
+    #[test]
+    fn a_job_that_ends_stays_for_a_while_and_one_that_is_nowhere_is_dropped() {
+        let mut board = Board::new(100);
+        board.take(shown(vec![job(1, Standing::Running), job(2, Standing::Waiting)]));
+        let before = board.cursor();
+        let mut next = shown(Vec::new());
+        next.next_job = 5;
+        assert_eq!(board.missing(&next), [1, 2, 3, 4], "two came and went in between");
+        next.ended = vec![job(1, Standing::Finished), job(4, Standing::Failed)];
+        board.take(next);
+        let answer = board.answer(Some(before), status());
+        let told: Vec<(u32, Standing)> =
+            answer.jobs.iter().map(|row| (row.id, row.standing)).collect();
+        assert_eq!(told, [(1, Standing::Finished), (4, Standing::Failed)]);
+        assert_eq!(answer.dropped, [2]);
+        let ended = |id| job(id, Standing::Finished);
+        let many =
+            Shown { ended: (10..10 + ENDED_KEPT as u32).map(ended).collect(), ..Shown::default() };
+        board.take(many);
+        let all = board.answer(None, status());
+        assert_eq!(all.jobs.len(), ENDED_KEPT);
+        assert!(all.jobs.iter().all(|row| row.id >= 10), "the earliest are forgotten");
+    }
+
+    #[test]
+    fn who_asks_about_an_unknown_time_gets_everything() {
+        let mut board = Board::new(100);
+        board.take(shown(vec![job(1, Standing::Waiting)]));
+        for since in [0, 99, board.cursor() + 1] {
+            assert!(board.answer(Some(since), status()).whole, "{since}");
+        }
+        let node = |name: &str| NodeRow {
+            name: name.to_owned(),
+            gpu_type: "v100".to_owned(),
+            gpus: vec![Vec::new()],
+            state: "up".to_owned(),
+            free: 1,
+            claimed: Vec::new(),
+            cpus: 1,
+            memory_mib: 1,
+            reason: None,
+        };
+        let with = |nodes: Vec<NodeRow>| Shown { nodes, ..shown(vec![job(1, Standing::Waiting)]) };
+        board.take(with(vec![node("a"), node("b")]));
+        let two = board.cursor();
+        let mut lost = node("b");
+        lost.state = "lost".to_owned();
+        board.take(with(vec![node("a"), lost]));
+        let answer = board.answer(Some(two), status());
+        assert_eq!((answer.whole, answer.nodes.len(), answer.jobs.len()), (false, 1, 0));
+        board.take(with(vec![node("a")]));
+        assert!(board.answer(Some(two), status()).whole, "nodes came or went");
+    }
 }

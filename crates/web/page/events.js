@@ -17,7 +17,7 @@ export function events(yard) {
     { key: "seq", title: "No.", width: "5rem", class: "number seq", fill: (cell, row) => setText(cell, String(row.seq)) },
     { key: "at", title: "When", width: "8rem", class: "at soft", fill: (cell, row) => setText(cell, moment(row.at)) },
     { key: "kind", title: "What", width: "8rem", class: "kind", fill: fillKind },
-    { key: "text", title: "", width: "minmax(10rem, 1fr)", class: "text", fill: fillText },
+    { key: "text", title: "Event", width: "minmax(10rem, 1fr)", class: "text", fill: fillText },
   ];
   const table = new Table({ label: "Events", columns, empty: () => [el("b", {}, "Nothing happened yet"), "Submissions, launches, stops and ends appear here."], open: row => { if (row.job !== null) location.hash = `#/job/${row.job}`; } });
   const filter = el("input", { type: "search", placeholder: "Filter: a kind, a job, a word", "aria-label": "Filter events", spellcheck: "false", autocomplete: "off", on: { input: show } });

@@ -78,13 +78,14 @@ export class Gantt {
     pen.clearRect(0, 0, wide, shown);
     const size = { wide, shown, left: this.gutter(), top: this.box.scrollTop, high: this.high() };
     this.drawRows(pen, size, colours);
+    this.drawAxis(pen, size, colours);
     pen.save();
     pen.beginPath();
     pen.rect(size.left, AXIS, wide - size.left, shown - AXIS);
     pen.clip();
     for (const bar of this.bars) this.drawBar(pen, bar, size, colours);
     pen.restore();
-    this.drawAxis(pen, size, colours);
+    this.drawNow(pen, size, colours);
   }
 
   x(time, { left, wide }) {
@@ -164,6 +165,9 @@ export class Gantt {
     pen.globalAlpha = 0.7;
     pen.stroke();
     pen.globalAlpha = 1;
+  }
+
+  drawNow(pen, size, colours) {
     const now = this.x(this.now, size);
     if (now >= size.left && now <= size.wide) {
       pen.strokeStyle = colours.bad;

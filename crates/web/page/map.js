@@ -135,7 +135,7 @@ export class ClusterMap {
 
   limit() {
     const most = parseFloat(getComputedStyle(this.box).maxHeight);
-    return Math.max(140, Number.isFinite(most) ? most - 2 : innerHeight * 0.6);
+    return Math.max(80, Number.isFinite(most) ? most - 2 : innerHeight * 0.6);
   }
 
   drawTile(pen, tile, colours) {
@@ -183,7 +183,7 @@ export class ClusterMap {
       }
       from += wide;
     });
-    const claimed = node.claimed?.[index] ?? node.claimed?.includes?.(index);
+    const claimed = node.claimed?.includes(index);
     if (node.state !== "up" && !jobs.length) hatch(pen, x, y, size, node.state === "drained" ? colours.hatch : colours.bad);
     else if (claimed && !jobs.length) hatch(pen, x, y, size, colours.warm);
     else if (!jobs.length && size >= 13) {
@@ -256,7 +256,12 @@ export class ClusterMap {
   key(event) {
     const index = this.tiles.findIndex(tile => tile.node.name === this.focus?.node);
     const tile = this.tiles[index];
-    if (!tile || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || !this.tiles.length) return;
+    if (!tile) {
+      if (!event.key.startsWith("Arrow")) return;
+      event.preventDefault();
+      return this.go(this.tiles[0], 0);
+    }
     const gpu = this.focus.gpu;
     if (event.key === "ArrowRight") {
       if (gpu + 1 < tile.node.gpus.length) this.go(tile, gpu + 1);

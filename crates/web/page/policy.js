@@ -33,13 +33,12 @@ export function policy(yard) {
   form.lastChild.style.marginTop = ".7rem";
   const next = el("input", { type: "text", placeholder: "NAME or NAME:key=value,…", "aria-label": "The new policy", spellcheck: "false", autocomplete: "off", required: true });
   const change = el("form", { class: "row", on: { submit: event => { event.preventDefault(); changePolicy(next.value.trim(), yard.status.policy); } } }, next, el("button", { type: "submit", class: "danger" }, "Change"));
-  const admin = el("div", { class: "card", hidden: true }, el("h2", {}, "Change the policy"), change);
+  const admin = el("div", { class: "card" }, el("h2", {}, "Change the policy"), change);
   const absent = el("p", { class: "soft", hidden: true }, "This daemon cannot look ahead.");
   const node = el("section", { class: "view" },
     el("div", { class: "head" }, el("h1", {}, "Policy"), el("span", {}, running, " decides now")),
     el("div", { class: "card" }, el("h2", {}, "What if"),
-      el("p", { class: "soft" }, "The jobs of this moment, simulated forward under other policies. Nothing is changed by looking."), absent, form, told, table),
-    admin);
+      el("p", { class: "soft" }, "The jobs of this moment, simulated forward under other policies. Nothing is changed by looking."), absent, form, told, table));
   form.style.margin = ".7rem 0";
 
   async function compare() {
@@ -75,7 +74,7 @@ export function policy(yard) {
   function update(clockOnly) {
     if (clockOnly) return;
     setText(running, yard.status.policy);
-    admin.hidden = !yard.is("admin");
+    if (yard.is("admin") !== admin.isConnected) yard.is("admin") ? node.append(admin) : admin.remove();
   }
 
   has("/v1/whatif").then(can => {

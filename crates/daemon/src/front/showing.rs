@@ -80,7 +80,7 @@ impl Front {
         });
         let (mut shown, status) = made.await.map_err(|_| lost())?;
         let first = showing.made.is_none();
-        let missing = showing.board.missing(&shown.open);
+        let missing = showing.board.missing(&shown);
         if first || !missing.is_empty() {
             shown.ended = self.read(move |reader| ended(reader, first, &missing)).await?;
         }

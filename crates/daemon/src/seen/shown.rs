@@ -17,6 +17,7 @@ impl Seen {
             racks: self.racks(),
             left_out: (self.records.len() - open.len()) as u64,
             open,
+            next_job: self.next_job,
             ended: Vec::new(),
             tenants: self.fair(),
             shares: self.shares(),

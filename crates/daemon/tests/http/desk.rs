@@ -172,6 +172,7 @@ impl Desk for FakeDesk {
                 attempts: Vec::new(),
                 report: None,
                 measured: Measured::default(),
+                pace: Vec::new(),
             }),
             Err(problem) => ready(Err(problem)),
         }
