@@ -130,6 +130,18 @@ pub struct JobDetail {
     pub report: Option<Value>,
     /// Its measured costs.
     pub measured: Measured,
+    /// How fast it went, by its own word, since the daemon started; at most 128 points.
+    #[serde(default)]
+    pub pace: Vec<PacePoint>,
+}
+
+/// How fast a job went at a moment.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PacePoint {
+    /// When, in seconds of Unix time.
+    pub at: f64,
+    /// Steps a second.
+    pub rate: f64,
 }
 
 /// One launch of a job.

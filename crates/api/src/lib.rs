@@ -3,6 +3,7 @@
 //! - [`spec`]: a job as its user describes it, whatever the form of the file it came from.
 //! - [`mod@array`]: the indices of an array.
 //! - [`answer`]: what the daemon says about jobs, nodes, tenants, decisions and itself.
+//! - [`board`]: what changed of all that since somebody last asked, and who ran where.
 //! - [`forecast`]: what it expects of the future.
 //! - [`problem`]: the one table of what can go wrong, with the HTTP status and the exit code of each.
 //! - [`wire`]: what a training process and its keeper say to each other.
@@ -13,6 +14,7 @@
 
 pub mod answer;
 pub mod array;
+pub mod board;
 pub mod forecast;
 pub mod problem;
 pub mod spec;

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod profile;
+pub mod slurm;
 pub mod store;
 pub mod trace;
 
@@ -33,6 +34,7 @@ Examples:
   trainyard serve                                run real jobs on the GPUs of this machine
   trainyard submit train.toml                    submit jobs to a running daemon
   trainyard run --gpus 2 -- python train.py      submit a command, follow it, end as it ends
+  trainyard top                                  watch the cluster in the terminal
   trainyard why 12                               why a job waits, and what would change that";
 
 /// A scheduler for deep-learning clusters: compare policies on a trace, simulate, run real jobs.
@@ -75,6 +77,9 @@ pub enum Command {
     /// Back up, restore, check, repair and compact the store of a daemon.
     #[command(subcommand)]
     Store(store::StoreCommand),
+    /// Look at a Slurm cluster without touching it, and hand jobs over.
+    #[command(subcommand)]
+    Slurm(slurm::SlurmCommand),
     /// Everything that asks a running daemon, and job files.
     #[cfg(feature = "live")]
     #[command(flatten)]
@@ -93,10 +98,11 @@ impl Command {
     /// Whether an interrupt is its own affair.
     pub fn ends_by_itself(&self) -> bool {
         #[cfg(feature = "live")]
-        if let Command::Live(crate::live::LiveCommand::Serve(_)) = self {
-            return true;
+        if let Command::Live(command) = self {
+            use crate::live::LiveCommand::{Serve, Top};
+            return matches!(command, Serve(_) | Top(_));
         }
-        false
+        matches!(self, Command::Slurm(slurm::SlurmCommand::Shadow(_)))
     }
 }
 

@@ -9,6 +9,8 @@
 //! - `serve`: the daemon itself, on the GPUs that `machine` finds, with policies that `maker` makes and forecasts by
 //!   `oracle`.
 //! - `replay`, `doctor`: decisions taken again, and an installation looked at. Their flags are in `host_args`.
+//! - `web`: the page, with a token that ends by itself.
+//! - `top`: the cluster in a terminal, as it changes.
 //! - `show`: times, lengths and lists for people.
 
 mod args;
@@ -35,8 +37,11 @@ mod show;
 mod socket;
 mod submit;
 mod tokens;
+mod top;
+mod web;
 
-pub use args::LiveCommand;
+pub use args::{Asking, LiveCommand};
+pub use client::{Client, Repeat};
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -71,8 +76,10 @@ pub fn run(command: LiveCommand, output: &Output) -> Result<(), Failure> {
         LiveCommand::Events(args) => events::events(&args, output),
         LiveCommand::Policy(args) => daemon::policy(&args, output),
         LiveCommand::Status(args) => daemon::status(&args, output),
+        LiveCommand::Top(args) => top::top(&args, output),
         LiveCommand::Capture(args) => daemon::capture(&args, output),
         LiveCommand::Token(command) => tokens::run(&command, output),
+        LiveCommand::Web(args) => web::run(&args, output),
         LiveCommand::Job(command) => job_files::run(&command, output),
         LiveCommand::Serve(args) => serve::run(&args, output),
         LiveCommand::Replay(args) => replay::run(&args, output),

@@ -10,6 +10,7 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, NodeRow, PlanAnswer, Status, SubmitRequest,
     Submitted, WhyAnswer,
 };
+use trainyard_api::board::{BoardAnswer, TimelineRow};
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
 
 /// An answer that comes later.
@@ -199,6 +200,15 @@ pub trait Desk: Send + Sync + 'static {
     fn whose(&self, digest: String) -> Reply<'_, Option<TokenInfo>>;
     /// Writes down that something was refused before it came to the desk.
     fn refused(&self, user: String, action: String, target: String);
+    /// What changed since `since`, everything where that is not known; waits up to `wait_seconds` for a change.
+    fn board(
+        &self,
+        caller: Caller,
+        since: Option<u64>,
+        wait_seconds: f64,
+    ) -> Reply<'_, BoardAnswer>;
+    /// Launches that held GPUs from `since` to `until`, in seconds of Unix time, the newest if there are too many.
+    fn timeline(&self, caller: Caller, since: f64, until: f64) -> Reply<'_, Vec<TimelineRow>>;
     /// The text of all metrics, in OpenMetrics form.
     fn metrics(&self) -> Reply<'_, String>;
 }

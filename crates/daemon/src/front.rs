@@ -4,11 +4,13 @@
 //! - `looking`: jobs, logs, events, use.
 //! - `foretelling`: what is expected, and what another policy would make of it.
 //! - `planning`: a dry run of the policy.
+//! - `showing`: what changed since somebody last looked, and who ran where.
 
 mod asking;
 mod foretelling;
 mod looking;
 mod planning;
+mod showing;
 
 pub use asking::label;
 pub use foretelling::{CONFIDENCE, POLICIES_MAX};
@@ -35,6 +37,7 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, NodeRow, PlanAnswer, Status, SubmitRequest,
     Submitted, WhyAnswer,
 };
+use trainyard_api::board::{BoardAnswer, TimelineRow};
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
 use trainyard_api::{Code, Problem};
 use trainyard_store::{Reader, StoreError};
@@ -57,6 +60,7 @@ struct Parts {
     run_dir: PathBuf,
     readers: Mutex<Vec<Reader>>,
     foreteller: Option<Foreteller>,
+    showing: tokio::sync::Mutex<showing::Showing>,
 }
 
 impl Front {
@@ -76,6 +80,7 @@ impl Front {
             store,
             run_dir,
             readers: Mutex::default(),
+            showing: tokio::sync::Mutex::new(showing::Showing::new()),
         }))
     }
 
@@ -293,6 +298,14 @@ impl Desk for Front {
         let (reply, _) = oneshot::channel();
         // Nobody waits for it.
         let _ = self.say(Message::Ask { caller, ask, pipeline: None, reply });
+    }
+
+    fn board(&self, caller: Caller, since: Option<u64>, wait: f64) -> Reply<'_, BoardAnswer> {
+        Box::pin(self.show(caller, since, wait))
+    }
+
+    fn timeline(&self, caller: Caller, since: f64, until: f64) -> Reply<'_, Vec<TimelineRow>> {
+        Box::pin(self.ran(caller, since, until))
     }
 
     fn metrics(&self) -> Reply<'_, String> {

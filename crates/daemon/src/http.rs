@@ -9,6 +9,7 @@
 //! - [`call`] asks the desk, which checks rights.
 //! - [`reply`] makes bytes of what it says, within limits.
 //!
+//! [`page`] gives the files of the page, which hold no data, to anybody.
 //! [`route`] is the one table of routes; the router in [`front`] and the document in [`openapi`] are made from it.
 
 pub mod call;
@@ -18,6 +19,7 @@ pub mod input;
 pub mod openapi;
 pub mod options;
 pub mod origin;
+pub mod page;
 pub mod peer;
 pub mod rate;
 pub mod reply;

@@ -1,5 +1,6 @@
 //! What the daemon keeps of a job beside what the engine keeps.
 
+use crate::pace::Pace;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use std::sync::Arc;
@@ -214,6 +215,8 @@ pub struct Record {
     pub report: Option<serde_json::Value>,
     /// Steps it is in all, as it said. Not kept.
     pub total: Option<f64>,
+    /// How fast it went. Not kept.
+    pub pace: Pace,
 }
 
 impl Record {
@@ -227,6 +230,7 @@ impl Record {
             said: None,
             report: None,
             total: None,
+            pace: Pace::default(),
         }
     }
 

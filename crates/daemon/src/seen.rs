@@ -1,10 +1,12 @@
 //! The daemon at one moment, for whoever looks: rows are made from it without holding anybody up.
 //!
 //! - `rows`: lists of jobs, nodes and shares.
+//! - `shown`: all of it at once, for the board.
 //! - `outcome`: why a job waits and what would change that.
 
 mod outcome;
 mod rows;
+mod shown;
 
 use crate::core::Core;
 use crate::record::Record;

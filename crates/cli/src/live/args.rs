@@ -80,9 +80,17 @@ pub enum LiveCommand {
     /// Make, list and drop tokens.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Show where the page is, with a token that ends by itself; `--open` opens it.
+    #[command(
+        after_help = "Examples:\n  trainyard web\n  trainyard web --open --role viewer --expires 8h\n\nThe daemon must listen on TCP beside its socket:\n  trainyard serve --listen unix:PATH --listen 127.0.0.1:7780"
+    )]
+    Web(WebArgs),
     /// Show the daemon as a whole.
     #[command(after_help = "Example:\n  trainyard status --json")]
     Status(Asking),
+    /// Watch the cluster in the terminal: map, jobs, shares, events; look into a job, cancel or hold it.
+    #[command(after_help = super::top::HELP)]
+    Top(TopArgs),
     /// Write the record of decisions to a file, to run them again offline.
     #[command(after_help = "Example:\n  trainyard capture -o record.jsonl")]
     Capture(CaptureArgs),
@@ -396,6 +404,31 @@ pub struct PolicyArgs {
     pub asking: Asking,
 }
 
+/// `top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// How often to look.
+    #[arg(long, value_name = "SPAN", default_value = "1s")]
+    pub every: String,
+    /// What to begin with.
+    #[arg(long, value_enum, value_name = "VIEW", default_value_t = super::top::View::Cluster)]
+    pub view: super::top::View,
+    /// Show only rows with these words, as / does: ada resnet, or exactly user:ada is:waiting node:n3.
+    #[arg(long, value_name = "WORDS")]
+    pub filter: Option<String>,
+    /// Begin with this job.
+    #[arg(long, value_name = "JOB")]
+    pub job: Option<u32>,
+    /// Print one frame as plain text and end; so does output that is no terminal.
+    #[arg(long)]
+    pub once: bool,
+    /// The size of that frame [default: that of the terminal, or 80x24].
+    #[arg(long, value_name = "COLUMNSxROWS")]
+    pub size: Option<String>,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
 /// `capture`.
 #[derive(Debug, Args)]
 pub struct CaptureArgs {
@@ -443,6 +476,22 @@ pub struct TokenArgs {
     /// Write the token to a file that only you can read, instead of printing it.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// `web`.
+#[derive(Debug, Args)]
+pub struct WebArgs {
+    /// Open it in a browser of this machine.
+    #[arg(long)]
+    pub open: bool,
+    /// What the token allows: viewer, user, operator or admin [default: what you may do].
+    #[arg(long, value_name = "ROLE")]
+    pub role: Option<String>,
+    /// How long the token is good.
+    #[arg(long, value_name = "SPAN", default_value = "12h")]
+    pub expires: String,
     #[command(flatten)]
     pub asking: Asking,
 }

@@ -86,9 +86,20 @@ impl Client {
         Ok(Client { agent, address, base, token, tries: TRIES })
     }
 
+    /// Where the daemon is.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
     /// From now on a daemon that starts again is waited for.
     pub fn following(mut self) -> Client {
         self.tries = TRIES_FOLLOWING;
+        self
+    }
+
+    /// From now on nothing is asked again: whoever calls looks again anyway.
+    pub fn asking_once(mut self) -> Client {
+        self.tries = 1;
         self
     }
 

@@ -15,7 +15,9 @@ pub fn show(args: &OneJob, output: &Output) -> Result<(), Failure> {
     if args.asking.json {
         return output.print_json(&versioned(&detail));
     }
-    output.print(&facts(&detail))?;
+    let facts = facts(&detail);
+    let lines = facts.iter().map(|(name, value)| format!("{name:<10} {value}\n"));
+    output.print(&lines.collect::<String>())?;
     if detail.attempts.is_empty() {
         return Ok(());
     }
@@ -25,7 +27,8 @@ pub fn show(args: &OneJob, output: &Output) -> Result<(), Failure> {
     output.print(&listing(&heading, &rows, output.ink, output.width))
 }
 
-fn facts(detail: &JobDetail) -> String {
+/// What there is to say about a job, each under its name.
+pub fn facts(detail: &JobDetail) -> Vec<(&'static str, String)> {
     let (row, spec) = (&detail.row, &detail.spec);
     let done = row.progress.map(|share| format!(", {:.0} % done", share * 100.0));
     let wishes = asked(spec);
@@ -46,8 +49,7 @@ fn facts(detail: &JobDetail) -> String {
         ("measured", measured(&detail.measured)),
         ("says", detail.report.as_ref().map(said).unwrap_or_default()),
     ];
-    let shown = lines.iter().filter(|(_, value)| !value.is_empty());
-    shown.map(|(name, value)| format!("{name:<10} {value}\n")).collect()
+    lines.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
 /// What it last said: the fields of its message, without the kind.

@@ -53,10 +53,12 @@ impl Core {
             // Whoever speaks runs; the word that it started may come later.
             self.started(job, attempt);
         }
+        let wall = self.wall;
         let Some(record) = self.record_mut(job) else { return };
         let mut sample = sample;
         match message {
-            FromJob::Progress { total, rate, .. } => {
+            FromJob::Progress { done, total, rate, .. } => {
+                record.pace.take(wall as f64 / 1e6, *done, *rate);
                 record.total = total.or(record.total);
                 record.measured.rate = rate.or(record.measured.rate);
                 sample.total = record.total.map(Work);

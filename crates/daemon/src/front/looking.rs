@@ -69,6 +69,7 @@ impl Front {
                 attempts: with_newest(attempts, record.launch.as_deref()),
                 report: record.report.clone(),
                 measured: record.measured,
+                pace: record.pace.points().to_vec(),
             },
             None => {
                 // It may have ended since its launches were read.
@@ -258,6 +259,7 @@ fn hide(detail: &mut JobDetail) {
     *spec = shown;
     spec.checkpoint.dir = None;
     detail.report = None;
+    detail.pace = Vec::new();
 }
 
 /// How many of these bytes are whole characters; bytes that are none at all count as such.

@@ -13,11 +13,13 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use trainyard_api::answer::{EventRow, SubmitRequest};
+use trainyard_api::board::PageAnswer;
 use trainyard_api::forecast::WhatIfRequest;
 use trainyard_api::{Code, Problem};
 
 const ROWS_DEFAULT: usize = 1000;
 const LOG_BYTES_DEFAULT: usize = 64 << 10;
+const HOUR: f64 = 3600.0;
 const DAY: f64 = 86_400.0;
 /// A token nobody thought about ends by itself.
 const TOKEN_SECONDS_DEFAULT: f64 = 90.0 * DAY;
@@ -40,6 +42,8 @@ pub struct Asked {
     pub body: Bytes,
     /// The client's own key.
     pub key: Option<String>,
+    /// Whether it understands an answer that is packed.
+    pub takes_gzip: bool,
 }
 
 /// A token to be made.
@@ -198,12 +202,7 @@ pub async fn fair(asked: Asked) -> Said {
 /// `GET /v1/acct`.
 pub async fn acct(asked: Asked) -> Said {
     let request: AcctRequest = input::query(&asked.query)?;
-    for (field, value) in [("since", request.since), ("until", request.until)] {
-        if value.is_some_and(|value| !value.is_finite()) {
-            let detail = format!("`{field}`: expected seconds of Unix time");
-            return Err(Problem::field(Code::BadInput, field, detail));
-        }
-    }
+    check_moments(&[("since", request.since), ("until", request.until)])?;
     let said = asked.rim.desk.acct(asked.caller, request).await?;
     Answer::list("usage", &said, &asked.rim.limits)
 }
@@ -220,16 +219,62 @@ struct EventsQuery {
 pub async fn events(asked: Asked) -> Said {
     let query: EventsQuery = input::query(&asked.query)?;
     let max = rows("max", query.max, &asked)?;
-    let longest = asked.rim.limits.wait_time_max.as_secs_f64();
-    if !(0.0..=longest).contains(&query.wait) {
-        let detail = format!("`wait`: expected 0 to {longest} seconds");
-        return Err(Problem::field(Code::BadInput, "wait", detail));
-    }
+    check_wait(query.wait, &asked)?;
     let said: Vec<EventRow> = tokio::select! {
         said = asked.rim.desk.events(asked.caller, query.after, max, query.wait) => said?,
         () = asked.rim.stopped() => Vec::new(),
     };
     Answer::list("events", &said, &asked.rim.limits)
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct BoardQuery {
+    since: Option<u64>,
+    wait: f64,
+}
+
+/// `GET /v1/board`. The end of the daemon ends the wait, too.
+pub async fn board(asked: Asked) -> Said {
+    let query: BoardQuery = input::query(&asked.query)?;
+    check_wait(query.wait, &asked)?;
+    let said = tokio::select! {
+        said = asked.rim.desk.board(asked.caller, query.since, query.wait) => said?,
+        () = asked.rim.stopped() => {
+            return Err(Problem::new(Code::Unreachable, "the daemon is ending; try again when it is back"));
+        }
+    };
+    let limits = asked.rim.limits.clone();
+    // Ten thousand rows are megabytes: whoever else is served must not wait for them.
+    let made = tokio::task::spawn_blocking(move || {
+        let answer = Answer::json(&said, &limits)?;
+        Ok(if asked.takes_gzip { answer.packed() } else { answer })
+    });
+    made.await.map_err(|_| Problem::new(Code::Internal, "a thread was lost; try again"))?
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TimelineQuery {
+    since: Option<f64>,
+    until: Option<f64>,
+}
+
+/// `GET /v1/timeline`.
+pub async fn timeline(asked: Asked) -> Said {
+    let query: TimelineQuery = input::query(&asked.query)?;
+    check_moments(&[("since", query.since), ("until", query.until)])?;
+    let until = query.until.unwrap_or_else(unix_time);
+    let since = query.since.unwrap_or(until - HOUR);
+    let said = asked.rim.desk.timeline(asked.caller, since, until).await?;
+    let limits = asked.rim.limits.clone();
+    let answer = Answer::list("launches", &said, &limits)?;
+    Ok(if asked.takes_gzip { answer.packed() } else { answer })
+}
+
+/// `GET /v1/page`.
+pub async fn page(asked: Asked) -> Said {
+    Answer::json(&PageAnswer { url: asked.rim.page.clone() }, &asked.rim.limits)
 }
 
 /// `GET /v1/status`.
@@ -312,6 +357,27 @@ fn rows(field: &str, wanted: Option<usize>, asked: &Asked) -> Result<usize, Prob
         wanted if wanted > max => Err(beyond(field, wanted, max)),
         wanted => Ok(wanted),
     }
+}
+
+fn check_wait(wait: f64, asked: &Asked) -> Result<(), Problem> {
+    let longest = asked.rim.limits.wait_time_max.as_secs_f64();
+    match (0.0..=longest).contains(&wait) {
+        true => Ok(()),
+        false => {
+            let detail = format!("`wait`: expected 0 to {longest} seconds");
+            Err(Problem::field(Code::BadInput, "wait", detail))
+        }
+    }
+}
+
+fn check_moments(moments: &[(&str, Option<f64>)]) -> Result<(), Problem> {
+    for (field, value) in moments {
+        if value.is_some_and(|value| !value.is_finite()) {
+            let detail = format!("`{field}`: expected seconds of Unix time");
+            return Err(Problem::field(Code::BadInput, field, detail));
+        }
+    }
+    Ok(())
 }
 
 fn beyond(field: &str, wanted: usize, max: usize) -> Problem {

@@ -6,7 +6,7 @@ use super::peer::{Peer, Users};
 use super::rate::{Buckets, Who};
 use super::reply::{Answer, Beside, Refusal};
 use super::route::{Call, ROUTES, Route, Verb};
-use super::{input, origin, secret};
+use super::{input, origin, page, secret};
 use crate::access::Caller;
 use crate::desk::Desk;
 use crate::metrics::Metrics;
@@ -39,6 +39,8 @@ pub struct Rim {
     pub limits: Limits,
     /// The Unix users of this machine.
     pub users: Arc<Users>,
+    /// Where a browser finds the page, if it does.
+    pub page: Option<String>,
     names: Vec<String>,
     metrics: Arc<Metrics>,
     requests: Buckets,
@@ -53,12 +55,14 @@ impl Rim {
     pub fn new(
         desk: Arc<dyn Desk>,
         options: &HttpOptions,
+        page: Option<String>,
         stopping: watch::Receiver<bool>,
     ) -> Result<Rim, ServeError> {
         let limits = options.limits.clone();
         Ok(Rim {
             desk,
             users: Arc::new(Users::new(options)?),
+            page,
             stopping,
             names: options.names.clone(),
             metrics: Arc::clone(&options.metrics),
@@ -97,12 +101,32 @@ pub fn router(rim: &Arc<Rim>) -> Router {
         };
         router = router.route(route.path, on(filter, answer));
     }
+    for path in ["/", "/assets/{file}"] {
+        let rim = Arc::clone(rim);
+        let show = move |request: Request| std::future::ready(show_page(&rim, &request));
+        router = router.route(path, on(MethodFilter::GET, show));
+    }
     let (lost, wrong) = (Arc::clone(rim), Arc::clone(rim));
     router
         .fallback(move |request: Request| answer(Arc::clone(&lost), None, String::new(), request))
         .method_not_allowed_fallback(move |request: Request| {
             answer(Arc::clone(&wrong), None, String::new(), request)
         })
+}
+
+/// The files of the page hold no data, so anybody may have them; a page of another site may link to them.
+fn show_page(rim: &Rim, request: &Request) -> Response<Body> {
+    let Some(peer) = request.extensions().get::<Arc<Peer>>() else {
+        return Refusal::from(Problem::new(Code::Internal, "no peer is known")).into_response();
+    };
+    let allowed = origin::check_host(peer, request.headers(), &rim.names).map_err(Refusal::from);
+    let shown = match allowed.and_then(|()| limit(&rim.requests, peer.who())) {
+        Ok(()) => page::answer(request.uri().path(), request.headers()),
+        Err(refusal) => Some(refusal.into_response()),
+    };
+    let response = shown.unwrap_or_else(|| stray_at(request.uri().path(), "GET").into_response());
+    rim.metrics.http("GET", "/assets", response.status().as_u16(), 0.0);
+    response
 }
 
 async fn answer(
@@ -170,7 +194,9 @@ async fn screen_and_ask(
     let waits = route.query.iter().any(|param| param.name == "wait");
     let wait = if waits { rim.limits.wait_time_max } else { Duration::ZERO };
     let longest = rim.limits.answer_time_max + wait;
-    let asked = Asked { rim: Arc::clone(rim), caller, part, query: query.to_owned(), body, key };
+    let takes_gzip = input::takes_gzip(&head.headers);
+    let query = query.to_owned();
+    let asked = Asked { rim: Arc::clone(rim), caller, part, query, body, key, takes_gzip };
     match timeout(longest, AssertUnwindSafe(known(asked)).catch_unwind()).await {
         Ok(Ok(said)) => Ok(said?),
         Ok(Err(_)) => {
@@ -237,20 +263,22 @@ fn limit(buckets: &Buckets, who: Who) -> Result<(), Refusal> {
 
 /// No such address, or not with this method.
 fn stray(head: &request::Parts) -> Refusal {
-    let path = head.uri.path();
+    stray_at(head.uri.path(), head.method.as_str())
+}
+
+fn stray_at(path: &str, method: &str) -> Refusal {
     let allowed: Vec<&str> = ROUTES
         .iter()
         .filter(|route| is_at(route.path, path))
         .map(|route| route.verb.name())
         .collect();
-    if allowed.is_empty() || allowed.contains(&head.method.as_str()) {
+    if allowed.is_empty() || allowed.contains(&method) {
         let detail =
             format!("there is no `{}` here: /openapi.json lists all addresses", input::cut(path));
         return Problem::new(Code::NotFound, detail).into();
     }
     let allowed = allowed.join(", ");
-    let detail =
-        format!("`{}` is not possible here: expected {allowed}", input::cut(head.method.as_str()));
+    let detail = format!("`{}` is not possible here: expected {allowed}", input::cut(method));
     Refusal {
         problem: Problem::new(Code::BadInput, detail),
         status: Some(StatusCode::METHOD_NOT_ALLOWED),

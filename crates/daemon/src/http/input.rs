@@ -61,6 +61,17 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     }
 }
 
+/// Whether whoever asks understands an answer that is packed.
+pub fn takes_gzip(headers: &HeaderMap) -> bool {
+    let told = headers.get(header::ACCEPT_ENCODING).and_then(|told| told.to_str().ok());
+    let mut codings = told.unwrap_or_default().split(',').map(|coding| coding.split(';'));
+    codings.any(|mut coding| {
+        let name = coding.next().unwrap_or_default().trim();
+        let refused = coding.any(|weight| weight.trim().trim_start_matches("q=") == "0");
+        name.eq_ignore_ascii_case("gzip") && !refused
+    })
+}
+
 /// The token of a request: nothing if there is no such header, an error if it has another form.
 pub fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(None) };

@@ -26,7 +26,8 @@ pub fn check(peer: &Peer, headers: &HeaderMap, names: &[String]) -> Result<(), P
     }
 }
 
-fn check_host(peer: &Peer, headers: &HeaderMap, names: &[String]) -> Result<(), Problem> {
+/// Whether a request calls this machine by a name of its own.
+pub fn check_host(peer: &Peer, headers: &HeaderMap, names: &[String]) -> Result<(), Problem> {
     let Some((here, _)) = peer.here() else { return Ok(()) };
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();

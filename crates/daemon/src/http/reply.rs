@@ -3,12 +3,16 @@
 use super::options::Limits;
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde::Serialize;
 use serde::ser::SerializeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 use trainyard_api::{Code, Problem, SCHEMA_VERSION};
 
+/// Smaller answers are not worth packing.
+const PACKED_FROM: usize = 16 << 10;
 const JSON: &str = "application/json";
 /// The type of the text of metrics.
 pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -20,6 +24,7 @@ pub const JSON_LINES: &str = "application/x-ndjson";
 pub struct Answer {
     bytes: Vec<u8>,
     kind: &'static str,
+    packed: bool,
 }
 
 impl Answer {
@@ -27,7 +32,7 @@ impl Answer {
     pub fn json<T: Serialize + ?Sized>(value: &T, limits: &Limits) -> Result<Answer, Problem> {
         let mut room = Room { bytes: Vec::with_capacity(256), max: limits.reply_bytes_max };
         match serde_json::to_writer(&mut room, value) {
-            Ok(()) => Ok(Answer { bytes: room.bytes, kind: JSON }),
+            Ok(()) => Ok(Answer { bytes: room.bytes, kind: JSON, packed: false }),
             Err(error) if error.is_io() => Err(too_large(limits.reply_bytes_max)),
             Err(error) => {
                 Err(Problem::new(Code::Internal, format!("the answer cannot be written: {error}")))
@@ -47,20 +52,37 @@ impl Answer {
     /// Bytes of another type, unless there are more than allowed.
     pub fn bytes(bytes: Vec<u8>, kind: &'static str, max: usize) -> Result<Answer, Problem> {
         match bytes.len() <= max {
-            true => Ok(Answer { bytes, kind }),
+            true => Ok(Answer { bytes, kind, packed: false }),
             false => Err(too_large(max)),
         }
     }
 
     /// Nothing to say.
     pub fn nothing() -> Answer {
-        Answer { bytes: Vec::new(), kind: "" }
+        Answer { bytes: Vec::new(), kind: "", packed: false }
+    }
+
+    /// The same with fewer bytes, where that is worth the work.
+    pub fn packed(self) -> Answer {
+        if self.bytes.len() < PACKED_FROM {
+            return self;
+        }
+        let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
+        match packer.write_all(&self.bytes).and_then(|()| packer.finish()) {
+            Ok(bytes) => Answer { bytes, packed: true, ..self },
+            Err(_) => self,
+        }
     }
 
     /// As it is sent.
     pub fn into_response(self) -> Response<Body> {
         let status = if self.kind.is_empty() { StatusCode::NO_CONTENT } else { StatusCode::OK };
-        response(status, self.kind, self.bytes)
+        let mut response = response(status, self.kind, self.bytes);
+        if self.packed {
+            let gzip = HeaderValue::from_static("gzip");
+            response.headers_mut().insert(header::CONTENT_ENCODING, gzip);
+        }
+        response
     }
 }
 

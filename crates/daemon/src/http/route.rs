@@ -11,6 +11,7 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, NodeRow, PlanAnswer, Status, SubmitRequest,
     Submitted, WhyAnswer,
 };
+use trainyard_api::board::{BoardAnswer, PageAnswer, TimelineRow};
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
 
 /// The method of a request.
@@ -235,6 +236,20 @@ pub const ROUTES: &[Route] = &[
             param("max", Kind::Count, "At most so many; 1000 by default."),
             param("wait", Kind::Number, "Seconds to wait for the first, at most 60; 0 by default."),
         ]),
+    Route::get("/v1/board", "board", Gives::One(shape::<BoardAnswer>), known!(call::board))
+        .about(Some(Role::Viewer), "The cluster at once, then what changed; made for pages and terminals that stay open.")
+        .query(&[
+            param("since", Kind::Count, "The `cursor` of the answer before; everything by default."),
+            param("wait", Kind::Number, "Seconds to wait for a change, at most 60; 0 by default."),
+        ]),
+    Route::get("/v1/timeline", "timeline", Gives::List("launches", shape::<TimelineRow>), known!(call::timeline))
+        .about(Some(Role::Viewer), "Launches that held GPUs in a period, the newest 20,000 at most.")
+        .query(&[
+            param("since", Kind::Number, "From, in seconds of Unix time; an hour before the end by default."),
+            param("until", Kind::Number, "Until, in seconds of Unix time; now by default."),
+        ]),
+    Route::get("/v1/page", "page", Gives::One(shape::<PageAnswer>), known!(call::page))
+        .about(Some(Role::Viewer), "Where a browser finds the page of this daemon."),
     Route::get("/v1/status", "status", Gives::One(shape::<Status>), known!(call::status))
         .about(Some(Role::Viewer), "The daemon as a whole, and who asks."),
     Route::get("/v1/policy", "set_policy", Gives::One(shape::<Status>), known!(call::set_policy))

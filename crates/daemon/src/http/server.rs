@@ -67,7 +67,6 @@ impl Server {
             return Err(ServeError::Nowhere);
         }
         let (stop, stopping) = watch::channel(false);
-        let rim = Arc::new(Rim::new(desk, &options, stopping)?);
         let tcp = match options.tcp {
             Some(address) => Some(open_tcp(address, &options).await?),
             None if options.tls.is_some() => return Err(ServeError::TlsWithoutTcp),
@@ -77,6 +76,9 @@ impl Server {
             Some(path) => Some((open_unix(path, options.only_own_user).await?, path.clone())),
             None => None,
         };
+        let address = tcp.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
+        let page = address.map(|address| page_url(address, &options));
+        let rim = Arc::new(Rim::new(desk, &options, page, stopping)?);
         let gate = Gate {
             router: router(&rim),
             rim,
@@ -117,6 +119,20 @@ impl Server {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// Where a browser on this machine, or one that knows its name, finds the page.
+fn page_url(address: SocketAddr, options: &HttpOptions) -> String {
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
+    let host = match (options.names.first(), address.ip().is_unspecified()) {
+        (Some(name), _) if options.tls.is_some() => name.clone(),
+        (_, true) => "localhost".to_owned(),
+        (_, false) => match address.ip() {
+            std::net::IpAddr::V4(v4) => v4.to_string(),
+            std::net::IpAddr::V6(v6) => format!("[{v6}]"),
+        },
+    };
+    format!("{scheme}://{host}:{}/", address.port())
 }
 
 async fn open_tcp(

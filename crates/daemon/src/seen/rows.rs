@@ -292,6 +292,7 @@ pub fn detail_of_ended(row: &StoredJob, attempts: Vec<AttemptRow>) -> Result<Job
         attempts,
         report: None,
         measured: course.measured,
+        pace: Vec::new(),
     })
 }
 

@@ -2,15 +2,13 @@
 //! that can, each from one seed.
 //!
 //! - [`world`]: a case: time, crashes, full disks, late thoughts, and the order in which a daemon deals with a turn.
-//! - [`disk`]: the store, in memory. [`machine`]: the backend, without processes. [`people`]: users and operators.
+//! - [`disk`]: the store, in memory. The backend without processes is `trainyard_testkit::machine`. [`people`]: users and operators.
 //! - [`promises`]: what must hold, and when.
 //!
 //! `DST_SEED=123 cargo test -p trainyard-daemon --test dst` replays one case and tells every step;
 //! `DST_SEEDS=100000` runs more of them, `DST_FROM=5000` others.
 
-mod dice;
 mod disk;
-mod machine;
 mod people;
 mod promises;
 mod world;

@@ -1,6 +1,5 @@
 //! Users and operators: what they ask, what they were promised.
 
-use crate::dice::Dice;
 use crate::disk::Disk;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_api::answer::{SubmitRequest, Submitted};
@@ -11,6 +10,7 @@ use trainyard_daemon::words::end_named;
 use trainyard_daemon::{Caller, Role};
 use trainyard_policies::compose::Selection;
 use trainyard_policies::registry::POLICIES;
+use trainyard_testkit::dice::Dice;
 
 pub struct People {
     pub dice: Dice,

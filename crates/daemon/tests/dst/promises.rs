@@ -122,6 +122,8 @@ pub fn at_the_end(world: &World) {
     let World { disk, machine, people, .. } = world;
     assert!(!people.is_waiting(), "somebody still waits for an answer");
     assert!(machine.runs.is_empty(), "never forgotten: {:?}", machine.runs.keys());
+    let again = &machine.asked_in_vain;
+    assert!(again.is_empty(), "launched again after they were forgotten: {again:?}");
     let open = disk.attempts.values().find(|row| row.ended.is_none());
     assert!(open.is_none(), "never closed: {open:?}");
     for ((job, attempt), exit) in &machine.exits {

@@ -1,9 +1,7 @@
 //! One case: a core, its disk, its machine and its people, driven by chance through crashes, and checked at every
 //! step.
 
-use crate::dice::Dice;
 use crate::disk::Disk;
-use crate::machine::Machine;
 use crate::people::People;
 use crate::promises;
 use std::collections::BTreeMap;
@@ -18,6 +16,8 @@ use trainyard_policies::compose::Selection;
 use trainyard_policies::registry::POLICIES;
 use trainyard_profile::Catalog;
 use trainyard_store::Store;
+use trainyard_testkit::dice::Dice;
+use trainyard_testkit::machine::Machine;
 use trainyard_types::{
     Allocation, Attempt, Change, Cluster, Decision, JobId, NodeId, Placement, Span, Tenants, Time,
 };

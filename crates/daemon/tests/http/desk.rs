@@ -8,6 +8,7 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, Measured, NodeRow, PlanAnswer, Standing, Status,
     SubmitRequest, Submitted, WhyAnswer,
 };
+use trainyard_api::board::{BoardAnswer, TimelineRow};
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest, WhatIfRow};
 use trainyard_api::{Code, JobSpec, Problem, SCHEMA_VERSION};
 use trainyard_daemon::access::{Caller, Right, Role, check};
@@ -171,6 +172,7 @@ impl Desk for FakeDesk {
                 attempts: Vec::new(),
                 report: None,
                 measured: Measured::default(),
+                pace: Vec::new(),
             }),
             Err(problem) => ready(Err(problem)),
         }
@@ -298,6 +300,25 @@ impl Desk for FakeDesk {
 
     fn refused(&self, user: String, action: String, target: String) {
         self.memory.lock().unwrap().refused.push((user, action, target));
+    }
+
+    fn board(&self, caller: Caller, since: Option<u64>, wait: f64) -> Reply<'_, BoardAnswer> {
+        let said = check(&caller, Right::Look, None).map(|()| {
+            let mut board = trainyard_daemon::board::Board::new(1);
+            let count = self.memory.lock().unwrap().jobs.len() as u32;
+            let open = (1..=count).map(|id| row(id, "ann")).collect();
+            let shown = trainyard_daemon::board::Shown { open, ..Default::default() };
+            board.take(shown);
+            board.answer(since, status(&caller))
+        });
+        Box::pin(async move {
+            tokio::time::sleep(std::time::Duration::from_secs_f64(wait)).await;
+            said
+        })
+    }
+
+    fn timeline(&self, caller: Caller, _: f64, _: f64) -> Reply<'_, Vec<TimelineRow>> {
+        allowed(&caller, Right::Look, None, Vec::new)
     }
 
     fn metrics(&self) -> Reply<'_, String> {

@@ -9,4 +9,5 @@ mod input;
 mod limits;
 mod logs;
 mod pace;
+mod page;
 mod schema;

@@ -148,3 +148,40 @@ fn logs_are_read_in_parts_and_from_the_end() {
     assert_eq!((&value["text"], &value["attempt"]), (&json!(text), &json!(1)));
     assert!(fake.lines().iter().any(|line| line.contains("rank=5&from=-")), "{:?}", fake.lines());
 }
+
+#[test]
+fn top_prints_one_frame_where_there_is_no_terminal() {
+    let fake = Fake::start("top", daemon);
+    let run = fake.run(&["top"]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let frame = lines(&run.out);
+    assert_eq!(frame.len(), 24, "{}", run.out);
+    for part in ["fifo", "4/8 GPUs", "it was slow", "n/0 m2·", "12 ada train", "4 GPUs of h100"] {
+        assert!(run.out.contains(part), "`{part}` is not in\n{}", run.out);
+    }
+    assert!(!run.out.contains('\u{1b}'), "plain text");
+    let jobs = fake.run(&[
+        "top",
+        "--once",
+        "--view",
+        "jobs",
+        "--filter",
+        "is:waiting",
+        "--size",
+        "120x30",
+    ]);
+    assert_eq!(lines(&jobs.out).len(), 30, "{}", jobs.err);
+    assert!(jobs.out.contains("13 train") && !jobs.out.contains("12 train"), "{}", jobs.out);
+    let eta = fake.lines().iter().filter(|line| line.contains("/eta")).count();
+    assert_eq!(eta, 2, "asked for once in each run, and missing without a word");
+    let json = fake.run(&["top", "--json"]);
+    let value: Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!((&value["schema_version"], &value["jobs"][0]["id"]), (&json!(1), &json!(13)));
+    assert_eq!(value["events"].as_array().map(Vec::len), Some(2));
+    for (flag, text) in
+        [("--every", "0s"), ("--every", "soon"), ("--size", "10x2"), ("--size", "wide")]
+    {
+        let wrong = fake.run(&["top", "--once", flag, text]);
+        assert!(wrong.code == 3 && wrong.err.contains(flag), "{}", wrong.err);
+    }
+}

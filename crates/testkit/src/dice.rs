@@ -4,9 +4,11 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// A stream of draws for one purpose.
+#[derive(Debug)]
 pub struct Dice(ChaCha12Rng);
 
 impl Dice {
+    /// The stream of a purpose under a seed.
     pub fn new(seed: u64, purpose: u64) -> Dice {
         let mut random = ChaCha12Rng::seed_from_u64(seed);
         random.set_stream(purpose);
@@ -28,6 +30,7 @@ impl Dice {
         self.below(1000) < permille
     }
 
+    /// One of several.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len() as u64) as usize]
     }

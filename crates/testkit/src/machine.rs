@@ -1,6 +1,10 @@
 //! A backend without processes, by the rules in `trainyard_backend`: an attempt runs at most once, its end is kept
 //! until it is forgotten, and what runs does not depend on the daemon.
+//!
+//! What jobs do is drawn by chance, unless an order carries a [`Conduct`]. The simulation of the daemon's core draws;
+//! the conformance suite says what it wants and holds this machine to the same promises as those with processes.
 
+use crate::conformance::Conduct;
 use crate::dice::Dice;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_api::wire::FromJob;
@@ -9,14 +13,21 @@ use trainyard_types::{Attempt, JobId, Rate, Sample, Work};
 
 const SECOND: u64 = 1_000_000;
 
+/// How long each step of a job takes that does what it is told to.
+const MOMENT: u64 = SECOND / 20;
+
 /// The machine. Times are true ones, in microseconds.
+#[derive(Debug)]
 pub struct Machine {
     dice: Dice,
+    /// Attempts that are not forgotten.
     pub runs: BTreeMap<(JobId, Attempt), Run>,
     /// All attempts that were ever taken on.
     pub ran: BTreeSet<(JobId, Attempt)>,
     /// How attempts ended, whether or not anybody came to know.
     pub exits: BTreeMap<(JobId, Attempt), Exit>,
+    /// Attempts that were ordered again after they were forgotten, which a daemon has no reason to do.
+    pub asked_in_vain: BTreeSet<(JobId, Attempt)>,
     truths: BTreeMap<JobId, Truth>,
     /// Reports on their way.
     pub outbox: Vec<Report>,
@@ -31,6 +42,7 @@ pub struct Machine {
 pub struct Truth {
     /// Seconds of work; endless ones must be stopped.
     seconds: f64,
+    /// Whether it never ends by itself.
     pub endless: bool,
     /// It fails this often.
     failures: u32,
@@ -39,7 +51,9 @@ pub struct Truth {
 /// An attempt.
 #[derive(Debug)]
 pub struct Run {
+    /// What was ordered.
     pub order: LaunchOrder,
+    conduct: Option<Conduct>,
     stage: Stage,
     starts_at: u64,
     /// Its end if nobody stops it.
@@ -67,6 +81,7 @@ struct Stop {
 }
 
 impl Run {
+    /// Whether it ended.
     pub fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over(_))
     }
@@ -90,12 +105,14 @@ impl Run {
 }
 
 impl Machine {
+    /// A machine on which nothing runs yet.
     pub fn new(seed: u64) -> Machine {
         Machine {
             dice: Dice::new(seed, 2),
             runs: BTreeMap::new(),
             ran: BTreeSet::new(),
             exits: BTreeMap::new(),
+            asked_in_vain: BTreeSet::new(),
             truths: BTreeMap::new(),
             outbox: Vec::new(),
             arrived: Vec::new(),
@@ -115,9 +132,30 @@ impl Machine {
             });
             return;
         }
-        assert!(self.ran.insert(id), "{id:?} is launched again after it was forgotten");
-        let run = self.begin(now, order);
+        if !self.ran.insert(id) {
+            // The daemon may have forgotten that it knows; it must not run again all the same.
+            self.asked_in_vain.insert(id);
+            let exit = self.exits.get(&id).cloned();
+            let exit = exit.unwrap_or(Exit { lost: true, ..Exit::default() });
+            self.outbox.push(Report::Ended { job: id.0, attempt: id.1, exit });
+            return;
+        }
+        let conduct = Conduct::of(&order);
+        let run = match conduct {
+            Some(conduct) => Run::conducted(now, order, conduct),
+            None => self.begin(now, order),
+        };
         self.runs.insert(id, run);
+    }
+
+    /// Lets the attempts of a job go on that wait for it.
+    pub fn open_gate(&mut self, now: u64, job: JobId) {
+        for (_, run) in self.runs.range_mut((job, Attempt(0))..=(job, Attempt(u32::MAX))) {
+            if let (Some(Conduct::Waits(code)), false) = (run.conduct, run.is_over()) {
+                let at = now.max(run.starts_at);
+                run.ends = Some((at, Exit { code: Some(code), ..Exit::default() }));
+            }
+        }
     }
 
     fn begin(&mut self, now: u64, order: LaunchOrder) -> Run {
@@ -141,9 +179,11 @@ impl Machine {
         };
         let says_at = self.dice.chance(600).then(|| starts_at + self.dice.below(5 * SECOND));
         let stage = Stage::Waiting;
-        Run { order, stage, starts_at, ends, says_at, saved: None, said: None, stop: None }
+        let conduct = None;
+        Run { order, conduct, stage, starts_at, ends, says_at, saved: None, said: None, stop: None }
     }
 
+    /// What a job really is, drawn when it is first asked for.
     pub fn truth(&mut self, job: JobId) -> Truth {
         let dice = &mut self.dice;
         *self.truths.entry(job).or_insert_with(|| Truth {
@@ -153,6 +193,7 @@ impl Machine {
         })
     }
 
+    /// Asks an attempt to save and exit.
     pub fn stop(&mut self, now: u64, id: (JobId, Attempt), order: &StopOrder) {
         let calm = self.calm;
         let Some(run) = self.runs.get_mut(&id) else { return };
@@ -161,7 +202,12 @@ impl Machine {
         }
         let kill_at = now + (order.grace_seconds * 1e6) as u64;
         let dice = &mut self.dice;
+        let conduct = run.conduct;
         let stop = run.stop.get_or_insert_with(|| {
+            if let Some(conduct) = conduct {
+                let leaves = conduct.leaves_with().map(|code| (now + MOMENT, code));
+                return Stop { asked_at: now, kill_at, leaves };
+            }
             let ignores = !calm && dice.chance(200);
             let code = if dice.chance(500) { 85 } else { 0 };
             let leaves = now + dice.between(0, 4 * SECOND);
@@ -170,10 +216,14 @@ impl Machine {
         stop.kill_at = stop.kill_at.min(kill_at);
     }
 
+    /// Drops what is kept about an attempt that is over.
     pub fn forget(&mut self, id: (JobId, Attempt)) {
-        self.runs.remove(&id);
+        if self.runs.get(&id).is_some_and(Run::is_over) {
+            self.runs.remove(&id);
+        }
     }
 
+    /// Everything it knows.
     pub fn take_stock(&mut self) -> Vec<Found> {
         let found = |(id, run): (&(JobId, Attempt), &Run)| {
             let (job, attempt) = *id;
@@ -235,6 +285,7 @@ impl Machine {
             run.ends.as_ref().filter(|(at, _)| *at <= now).map(|(_, exit)| exit.clone());
         let exit = match (by_itself, left, killed) {
             (Some(exit), _, _) => exit,
+            (_, Some((_, code)), _) if run.conduct.is_some() => run.left(code),
             (_, Some((_, code)), _) => {
                 // Some say what they saved, and some save nothing.
                 run.saved = if dice.chance(800) { Some(run.done(now)) } else { run.saved };
@@ -263,6 +314,56 @@ impl Machine {
 }
 
 impl Run {
+    /// An attempt that does what it is told to.
+    fn conducted(now: u64, order: LaunchOrder, conduct: Conduct) -> Run {
+        let starts_at = now + MOMENT;
+        let after = |exit: Exit| Some((starts_at + MOMENT, exit));
+        let ends = match conduct {
+            Conduct::Exits(code) | Conduct::OneRankFails(code) => {
+                after(Exit { code: Some(code), ..Exit::default() })
+            }
+            Conduct::Dies(signal) => after(Exit { signal: Some(signal), ..Exit::default() }),
+            Conduct::CannotStart => {
+                let launch_error = Some("no such command".to_owned());
+                Some((starts_at, Exit { launch_error, ..Exit::default() }))
+            }
+            Conduct::Waits(_) | Conduct::Saves(_) | Conduct::Acknowledges(_) | Conduct::Ignores => {
+                None
+            }
+        };
+        let conduct = Some(conduct);
+        let stage = Stage::Waiting;
+        Run {
+            order,
+            conduct,
+            stage,
+            starts_at,
+            ends,
+            says_at: None,
+            saved: None,
+            said: None,
+            stop: None,
+        }
+    }
+
+    /// How it leaves when it is asked to.
+    fn left(&mut self, code: i32) -> Exit {
+        match self.conduct {
+            // It says what it saved and is ended, early.
+            Some(Conduct::Acknowledges(work)) => {
+                self.saved = Some(f64::from(work));
+                Exit { signal: Some(9), ..Exit::default() }
+            }
+            // By the signal that asked.
+            Some(
+                Conduct::Waits(_) | Conduct::Exits(_) | Conduct::Dies(_) | Conduct::OneRankFails(_),
+            ) => Exit { signal: Some(15), ..Exit::default() },
+            Some(Conduct::Saves(_) | Conduct::Ignores | Conduct::CannotStart) | None => {
+                Exit { code: Some(code), ..Exit::default() }
+            }
+        }
+    }
+
     fn say(&mut self, now: u64, (job, attempt): (JobId, Attempt), dice: &mut Dice) -> Report {
         let done = self.done(now);
         self.says_at = Some(now + dice.between(2 * SECOND, 9 * SECOND));
