@@ -93,8 +93,8 @@ impl Actor {
         all.extend(["--output=/dev/null".to_owned(), "--error=/dev/null".to_owned()]);
         all.push(format!("--job-name={}", job_name(&order.name)));
         all.push(format!("--comment={}", submission.comment));
+        // The number of tasks is left to Slurm: with one, it refuses a node more CPUs than it has tasks.
         all.push(format!("--nodes={nodes}"));
-        all.push(format!("--ntasks={nodes}"));
         if gpus > 0 {
             all.push(format!("--gres=gpu:{gpus}"));
         }
@@ -223,7 +223,7 @@ fn place_line(place: &Place) -> String {
     let time = minutes.map_or_else(String::new, |minutes| format!(" TimeLimit={minutes}"));
     // `StartTime=now`: a job that was requeued may otherwise not start again for two minutes.
     format!(
-        "update JobId={job} ReqNodeList={nodes} NumNodes={count}-{count} NumTasks={count} TresPerNode={gres} \
+        "update JobId={job} ReqNodeList={nodes} NumNodes={count}-{count} TresPerNode={gres} \
          MinCPUsNode={} MinMemoryNode={} Requeue=0 StartTime=now{time}",
         spot.cpus, spot.memory_mib
     )
@@ -256,7 +256,7 @@ mod tests {
         };
         assert_eq!(
             place_line(&Place { slurm: 7, spot: spot.clone(), minutes: Some(5), adopted: false }),
-            "update JobId=7 ReqNodeList=n1,n2 NumNodes=2-2 NumTasks=2 TresPerNode=gres:gpu:v100:2 MinCPUsNode=4 \
+            "update JobId=7 ReqNodeList=n1,n2 NumNodes=2-2 TresPerNode=gres:gpu:v100:2 MinCPUsNode=4 \
              MinMemoryNode=900 Requeue=0 StartTime=now TimeLimit=5"
         );
         assert_eq!(

@@ -89,7 +89,7 @@ impl Worker {
             (run.written, run.ear) = Default::default();
             (run.stop_told, run.kill_at, run.released) = (false, None, None);
         }
-        // The daemon asks again for what is not here after its next start; only what Slurm may know must be kept.
+        self.keep(job);
     }
 
     pub(super) fn stop(&mut self, key: Key, stop: StopOrder) {

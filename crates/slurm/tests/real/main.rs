@@ -6,6 +6,7 @@ mod adopted;
 mod cluster;
 mod failing;
 mod moving;
+mod promises;
 mod running;
 mod say;
 mod scale;
