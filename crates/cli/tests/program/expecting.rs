@@ -56,7 +56,9 @@ fn what_cannot_be_told_is_said_so() {
     daemon.wait_until(&endless, "running");
     let behind = expected(&daemon, "behind", 10);
     let eta = daemon.json(&["eta", &endless, "--json"]);
-    assert!(eta["ends"].is_null() && eta["basis"].as_str().is_some_and(|text| text.contains("length")));
+    assert!(
+        eta["ends"].is_null() && eta["basis"].as_str().is_some_and(|text| text.contains("length"))
+    );
     assert!(daemon.json(&["eta", &behind, "--json"])["ends"].is_null());
     daemon.said(&["hold", &behind]);
     assert!(daemon.said(&["eta", &behind]).contains("holds it"));
