@@ -79,9 +79,12 @@ struct Stretch {
 /// As it is written down, for JSON has no keys but texts.
 #[derive(Serialize, Deserialize)]
 struct Written {
-    logs: Vec<(Class, u8, Vec<(Time, f32)>)>,
+    logs: Vec<Row>,
     stretch: Vec<(Class, Stretch)>,
 }
+
+/// A class, a horizon and the factors there.
+type Row = (Class, u8, Vec<(Time, f32)>);
 
 impl From<Written> for Spread {
     fn from(written: Written) -> Spread {
@@ -235,8 +238,8 @@ fn bounds(mut logs: Vec<(f32, bool)>, confidence: f64, prior: f64) -> Bounds {
     let spare = (count + 1) as f64 / count as f64;
     let (mut low, mut middle, mut high) = (None, None, None);
     let (mut later, mut settled) = (1.0, 0);
-    for (index, (log, is_settled)) in logs.iter().enumerate().filter(|(_, one)| one.1) {
-        let (log, _) = (f64::from(*log), is_settled);
+    for (index, (log, _)) in logs.iter().enumerate().filter(|(_, one)| one.1) {
+        let log = f64::from(*log);
         later *= 1.0 - 1.0 / (count - index) as f64;
         settled += 1;
         if low.is_none() || 1.0 - later <= tail * spare {
