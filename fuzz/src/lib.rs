@@ -25,10 +25,12 @@ mod failure {
     }
 }
 
+use std::collections::BTreeSet;
 use std::io::{Cursor, Read};
 use std::sync::LazyLock;
 use trainyard_profile::import::{chronus, elasticflow, gavel, muri};
 use trainyard_profile::{Catalog, profile_file};
+use trainyard_slurm::{Inventory, NodeFilter, SlurmSeen, nodelist};
 use trainyard_types::{Cluster, Tenants};
 use trainyard_workload::import::{FORMATS, Format, ImportContext, Imported, detect, import};
 use trainyard_workload::{ReadError, TraceContext, Workload, generate, scenario, switches, trace};
@@ -195,6 +197,31 @@ pub fn spec(data: &[u8]) {
             sound(&workload);
         }
         Err(fault) => assert!(!fault.to_string().is_empty()),
+    }
+}
+
+/// Answers of Slurm, and its lists of nodes: each row is read or named, and nodes make a cluster.
+pub fn slurm(data: &[u8]) {
+    match trainyard_slurm::read::jobs(data) {
+        Ok(read) => assert!(read.rows.iter().all(|job| job.id > 0 && !job.state.is_empty())),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    if let Ok(read) = trainyard_slurm::read::nodes(data) {
+        let seen = SlurmSeen { nodes: read.rows, ..SlurmSeen::default() };
+        let made = Inventory::of(&seen, &NodeFilter::default());
+        assert_eq!(made.places.len(), made.cluster.nodes.len());
+    }
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(names) = nodelist::expand(text) else { return };
+    assert!(names.len() <= nodelist::NAMES_MAX);
+    // Brackets are the only letters that a name of a node cannot have.
+    if names.iter().all(|name| !name.contains([',', ' '])) {
+        let back = nodelist::expand(&nodelist::compress(names.iter().map(String::as_str)));
+        let (back, names): (BTreeSet<_>, BTreeSet<_>) = (
+            back.expect("what is written is a list").into_iter().collect(),
+            names.iter().map(|name| name.trim().to_owned()).collect(),
+        );
+        assert_eq!(back, names);
     }
 }
 

@@ -32,7 +32,7 @@ pub mod rank;
 pub mod report;
 
 pub use discover::{Discovered, GpuFound, discover};
-pub use local::{Local, LocalOptions};
+pub use local::{Local, LocalOptions, sample};
 pub use log::{LogPart, read_log};
 pub use order::{Identity, LaunchOrder, NodeShare, StopOrder};
 pub use report::{Exit, Found, NodeSeen, Report};

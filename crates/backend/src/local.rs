@@ -23,6 +23,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use trainyard_types::{Attempt, JobId};
+pub use worker::sample;
 use worker::{Task, Worker};
 
 /// Names of sockets have 108 bytes (unix(7)); the longest of ours adds `/4294967295.4294967295/control.sock`.

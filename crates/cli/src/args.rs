@@ -1,6 +1,7 @@
 //! The command line.
 
 mod profile;
+pub mod slurm;
 pub mod store;
 pub mod trace;
 
@@ -76,6 +77,9 @@ pub enum Command {
     /// Back up, restore, check, repair and compact the store of a daemon.
     #[command(subcommand)]
     Store(store::StoreCommand),
+    /// Look at a Slurm cluster without touching it, and hand jobs over.
+    #[command(subcommand)]
+    Slurm(slurm::SlurmCommand),
     /// Everything that asks a running daemon, and job files.
     #[cfg(feature = "live")]
     #[command(flatten)]
@@ -98,7 +102,7 @@ impl Command {
             use crate::live::LiveCommand::{Serve, Top};
             return matches!(command, Serve(_) | Top(_));
         }
-        false
+        matches!(self, Command::Slurm(slurm::SlurmCommand::Shadow(_)))
     }
 }
 

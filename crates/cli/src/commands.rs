@@ -8,6 +8,7 @@ mod profile;
 mod repeat;
 pub mod reproduce;
 mod sim;
+mod slurm;
 mod store;
 mod sweep;
 mod trace;
@@ -34,6 +35,7 @@ pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Profile(ProfileCommand::List(args)) => profile::list(&args, output),
         Command::Profile(ProfileCommand::Show(args)) => profile::show(&args, output),
         Command::Store(command) => store::run(&command, output),
+        Command::Slurm(command) => slurm::run(&command, output),
         #[cfg(feature = "live")]
         Command::Live(command) => crate::live::run(command, output),
         Command::Completions { shell } => completions::run(shell, output),

@@ -40,7 +40,8 @@ mod tokens;
 mod top;
 mod web;
 
-pub use args::LiveCommand;
+pub use args::{Asking, LiveCommand};
+pub use client::{Client, Repeat};
 
 use crate::failure::Failure;
 use crate::output::Output;

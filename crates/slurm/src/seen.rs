@@ -11,10 +11,39 @@ pub struct SlurmSeen {
     pub jobs: Vec<SlurmJob>,
     /// Its nodes.
     pub nodes: Vec<SlurmNode>,
+    /// Its release, such as `22.05.8`; empty where it does not tell.
+    #[serde(default)]
+    pub release: String,
+    /// Jobs and nodes that could not be read and are not above.
+    #[serde(default)]
+    pub skipped: Skipped,
+}
+
+/// Rows of an answer that could not be read: how many, and the first few in words.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// How many there were.
+    pub count: u32,
+    /// The first of them: which one, and what is wrong with it.
+    pub first: Vec<String>,
+}
+
+impl Skipped {
+    /// How many are told in words.
+    const TOLD_MAX: usize = 8;
+
+    /// Takes note of one more.
+    pub fn add(&mut self, what: String) {
+        self.count = self.count.saturating_add(1);
+        if self.first.len() < Skipped::TOLD_MAX {
+            self.first.push(what);
+        }
+    }
 }
 
 /// A job of Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SlurmJob {
     /// Its number.
     pub id: u32,
@@ -27,6 +56,7 @@ pub struct SlurmJob {
     /// Partitions it may run in.
     pub partition: String,
     /// The base state: `PENDING`, `RUNNING`, `COMPLETED`, `FAILED`, `NODE_FAIL`, `CANCELLED`, ...
+    /// Slurm 22.05 tells a flag in its place; then this is `RUNNING` while the nodes are held, else `PENDING`.
     pub state: String,
     /// Flags beside it: `COMPLETING`, `REQUEUED`, `REQUEUE_HOLD`, ...
     pub flags: Vec<String>,
@@ -68,12 +98,22 @@ pub struct SlurmJob {
     pub dependency: String,
     /// The number of its array and its index there.
     pub array: Option<(u32, Option<u32>)>,
+    /// Jobs that this row stands for: more than 1 for the waiting part of an array.
+    #[serde(default = "one")]
+    pub tasks: u32,
+    /// Nodes it must not run on.
+    pub excluded_nodes: Vec<String>,
+    /// Features that it asks for, in Slurm's words.
+    pub features: String,
+    /// The reservation it runs in; empty for none.
+    pub reservation: String,
     /// Where its standard output goes.
     pub stdout: String,
 }
 
 /// A node of Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SlurmNode {
     /// Its name.
     pub name: String,
@@ -95,4 +135,8 @@ pub struct SlurmNode {
     pub partitions: Vec<String>,
     /// Why it is out of service.
     pub reason: String,
+}
+
+fn one() -> u32 {
+    1
 }

@@ -12,6 +12,7 @@ mod place;
 mod profiles;
 #[cfg(feature = "live")]
 mod serving;
+mod slurm;
 mod store;
 mod sweep;
 mod traces;

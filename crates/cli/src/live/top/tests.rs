@@ -318,6 +318,7 @@ fn one_job_shows_speed_launches_and_the_end_of_its_log() {
     }]);
     let inside = |rate: f64| Inside {
         detail: JobDetail {
+            pace: Vec::new(),
             row: JobRow { restarts: 1, ..row.clone() },
             spec: serde_json::from_value(json!({ "argv": ["python", "train.py"] }))
                 .expect("a spec"),

@@ -1,0 +1,132 @@
+//! What the daemon must remember about its jobs in Slurm: one small file for each, written before what it speaks of is
+//! done.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use trainyard_backend::attempt_dir::{self, make_dir};
+use trainyard_backend::{LaunchOrder, StopOrder};
+use trainyard_types::{Attempt, JobId};
+
+/// A job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its number in Slurm.
+    pub slurm: Option<u32>,
+    /// How often it was submitted there; part of the comment by which a submission is found again.
+    pub submissions: u32,
+    /// A submission was begun whose answer is not known: it is looked for before another is made.
+    pub submitting: bool,
+    /// It was in Slurm before it was ours: its script is its user's own.
+    pub adopted: bool,
+    /// What was announced: all but where it runs.
+    pub order: LaunchOrder,
+    /// The attempt that runs, is to run, or ended and is not forgotten.
+    pub attempt: Option<Course>,
+    /// It is over: nothing of it may stay in Slurm.
+    pub withdrawn: bool,
+}
+
+/// How far an attempt is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Course {
+    /// Which.
+    pub attempt: Attempt,
+    /// What it is about to do.
+    pub stage: Stage,
+    /// How often Slurm ended it before it ran.
+    pub tries: u32,
+    /// The newest request to stop.
+    pub stop: Option<StopOrder>,
+    /// Its start was reported.
+    pub started: bool,
+}
+
+/// What an attempt is about to do.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// It waits for a held Slurm job to be put in its place.
+    Wanted,
+    /// It is authorised: Slurm may start it at any moment, or has.
+    Released,
+    /// It is over and its end is on disk.
+    Over,
+}
+
+/// All jobs, in memory and on disk.
+#[derive(Debug)]
+pub struct Ledger {
+    dir: PathBuf,
+    /// Jobs by id.
+    pub entries: BTreeMap<JobId, Entry>,
+}
+
+impl Ledger {
+    /// The ledger of a directory. What cannot be read is named, because to go on without it could run a job twice.
+    pub fn open(dir: &Path) -> io::Result<Ledger> {
+        let mut ledger = Ledger { dir: dir.to_path_buf(), entries: BTreeMap::new() };
+        for entry in std::fs::read_dir(dir)? {
+            let name = entry?.file_name();
+            let Some(job) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            let job = JobId(job);
+            if let Some(entry) = attempt_dir::read(&ledger.file(job))? {
+                ledger.entries.insert(job, entry);
+            }
+        }
+        Ok(ledger)
+    }
+
+    /// Writes an entry; when this returns, it is on disk.
+    pub fn keep(&self, job: JobId) -> io::Result<()> {
+        let Some(entry) = self.entries.get(&job) else { return Ok(()) };
+        match make_dir(&self.folder(job), 0o711) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        attempt_dir::write_durably(&self.file(job), entry)
+    }
+
+    /// Drops a job that nothing is left of.
+    pub fn drop_entry(&mut self, job: JobId) {
+        self.entries.remove(&job);
+        let _ = std::fs::remove_dir_all(self.folder(job));
+    }
+
+    /// Authorises one Slurm job to run one attempt, and with it no other.
+    pub fn authorise(&self, job: JobId, attempt: Attempt, slurm: u32) -> io::Result<()> {
+        use std::io::Write;
+        use std::os::unix::fs::PermissionsExt;
+        let partial = self.folder(job).join("go.partial");
+        let mut file = std::fs::File::create(&partial)?;
+        writeln!(file, "{} {slurm}", attempt.0)?;
+        file.set_permissions(PermissionsExt::from_mode(0o644))?;
+        file.sync_all()?;
+        std::fs::rename(&partial, self.folder(job).join("go"))
+    }
+
+    /// Takes the authorisation back.
+    pub fn forbid(&self, job: JobId) {
+        let _ = std::fs::remove_file(self.folder(job).join("go"));
+    }
+
+    fn folder(&self, job: JobId) -> PathBuf {
+        self.dir.join(job.0.to_string())
+    }
+
+    fn file(&self, job: JobId) -> PathBuf {
+        self.folder(job).join("entry.json")
+    }
+}
+
+impl Entry {
+    /// The comment of its present submission.
+    pub fn comment(&self, instance: &str, job: JobId) -> String {
+        format!("{}{}", comment_of(instance, job), self.submissions)
+    }
+}
+
+/// What comments of all submissions of a job begin with.
+pub fn comment_of(instance: &str, job: JobId) -> String {
+    format!("trainyard:{instance}:{}:", job.0)
+}

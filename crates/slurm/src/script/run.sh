@@ -1,0 +1,282 @@
+#!/bin/sh
+# Runs one attempt of a job of Trainyard under Slurm. It needs a POSIX shell, coreutils and setsid, and nothing else.
+#
+#   run.sh RUN_DIR JOB                     as the batch script of a Slurm job
+#   run.sh RUN_DIR JOB node ATTEMPT PORT   on each node of an attempt, by srun
+#
+# RUN_DIR is shared by all nodes. Files, and who writes them:
+#   slurm/jobs/JOB/go        the daemon: "ATTEMPT SLURM_ID"; without it nothing runs
+#   JOB.ATTEMPT/stop         the daemon: seconds that are left to save
+#   JOB.ATTEMPT/job/         of the job's user: launch.sh and env.sh by the daemon, the rest by this script:
+#     taken/                 made by whoever runs the attempt, once
+#     started exit trouble   when it began, how it ended, why it could not begin
+#     failed killed          the first rank that failed; whether some had to be killed
+#   JOB.ATTEMPT/logs/RANK/   the output of a rank
+set -u
+run=$1 job=$2
+KILL_AFTER_SAVED=1 AFTER_FAILURE_MAX=10
+
+# Nobody waits for a start that was not ordered: the Slurm job ends without having run anything.
+refuse() { echo "trainyard: $*; nothing is run"; exit 0; }
+
+trouble() {
+    printf '%s\n' "$*" >"$own/trouble.partial" && mv -f "$own/trouble.partial" "$own/trouble"
+}
+
+now() { date +%s.%N; }
+
+# Puts a text in place of a file as a whole.
+put() { printf '%s\n' "$2" >"$1.partial" && mv -f "$1.partial" "$1"; }
+
+# ---- the batch script
+
+batch() {
+    go=$run/slurm/jobs/$job/go
+    attempt= slurm=
+    [ -r "$go" ] && read -r attempt slurm <"$go"
+    [ -n "$attempt" ] || refuse "job $job has no order to start"
+    [ "$slurm" = "$SLURM_JOB_ID" ] || refuse "the order to start job $job is for Slurm job $slurm"
+    at=$run/$job.$attempt own=$run/$job.$attempt/job
+    [ -r "$own/launch.sh" ] || refuse "attempt $attempt of job $job is not here"
+    . "$own/launch.sh"
+    on_its_nodes || refuse "attempt $attempt of job $job belongs on $ty_nodes"
+    # Slurm may start a job again by itself: the second finds that the attempt is taken.
+    mkdir "$own/taken" 2>/dev/null || refuse "attempt $attempt of job $job ran already"
+    began=$(now)
+    if [ -e "$at/stop" ]; then
+        over 143
+        return
+    fi
+    if fence && enter; then
+        port=$(free_port)
+        if [ "$SLURM_JOB_NUM_NODES" -gt 1 ]; then
+            spread "$port"
+        else
+            node "$port"
+            code=0
+        fi
+        over "$code"
+    else
+        over 126
+    fi
+}
+
+on_its_nodes() {
+    count=0 here=no
+    for name in $ty_nodes; do
+        count=$((count + 1))
+        [ "$name" = "${SLURMD_NODENAME:-}" ] && here=yes
+    done
+    [ "$here" = yes ] && [ "$count" = "$SLURM_JOB_NUM_NODES" ]
+}
+
+# The checkpoints of the last attempt become this one's by a rename: an old run that still lives finds its path gone,
+# and one that starts late finds a newer one.
+fence() {
+    [ -n "$ty_checkpoint_root" ] || return 0
+    if ! mkdir -p "$ty_checkpoint_root"; then
+        trouble "checkpoint directory $ty_checkpoint_root cannot be made on $SLURMD_NODENAME"
+        return 1
+    fi
+    last=0
+    for dir in "$ty_checkpoint_root"/at-*; do
+        number=${dir##*/at-}
+        case $number in '' | *[!0-9]*) continue ;; esac
+        [ "$number" -gt "$last" ] && last=$number
+    done
+    [ "$last" -le "$attempt" ] || refuse "attempt $last of job $job is newer than $attempt"
+    mine=$ty_checkpoint_root/at-$attempt
+    if [ "$last" = "$attempt" ]; then
+        return 0
+    elif [ "$last" -gt 0 ]; then
+        mv -T "$ty_checkpoint_root/at-$last" "$mine" && return 0
+    else
+        mkdir "$mine" && return 0
+    fi
+    trouble "checkpoint directory $mine cannot be made on $SLURMD_NODENAME"
+    return 1
+}
+
+enter() {
+    cd "$ty_cwd" 2>/dev/null && return 0
+    trouble "working directory $ty_cwd cannot be entered on $SLURMD_NODENAME by $(id -un)"
+    return 1
+}
+
+# A port that nobody listens at on this node, counted from the number of the Slurm job, which no other job here has.
+free_port() {
+    port=$((20000 + SLURM_JOB_ID % 10000))
+    while grep -qi "$(printf ':%04X 0' "$port")" /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
+        port=$((port + 1))
+    done
+    echo "$port"
+}
+
+# One stage on each node; this script passes on what Slurm tells it and waits.
+spread() {
+    set -- --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
+        --mem=0 --overlap --quiet --kill-on-bad-exit=0 --wait=0 --input=none --output=/dev/null \
+        sh "$ty_script" "$run" "$job" node "$attempt" "$1"
+    srun "$@" &
+    stage=$!
+    trap : USR1 USR2
+    # The stages look at this file, and Slurm tells this script alone.
+    trap '[ -e "$at/stop" ] || put "$own/ending" "$ty_grace"' TERM
+    until wait_for "$stage"; do :; done
+    code=$status
+}
+
+# Writes how it ended: the first rank that failed counts, and the others are stopped because of it.
+over() {
+    code=$1 rank=null asked=false killed=false stopped=null
+    [ -r "$own/failed" ] && read -r rank code <"$own/failed"
+    [ -e "$at/stop" ] && asked=true
+    [ -e "$own/killed" ] && killed=true
+    [ -r "$own/stopping" ] && read -r stopped <"$own/stopping"
+    started=null
+    [ -r "$own/started" ] && read -r started <"$own/started"
+    put "$own/exit" "{\"code\":$code,\"rank\":$rank,\"asked\":$asked,\"killed\":$killed,\"began\":$began,\
+\"started\":$started,\"stopped\":$stopped,\"ended\":$(now),\"slurm\":$SLURM_JOB_ID}"
+    # Slurm shows what the job's user knows.
+    exit "$code"
+}
+
+# ---- the stage of one node
+
+# Starts the ranks of this node, passes a request to stop on to them, and waits until none is left.
+node() {
+    ty_address=127.0.0.1 ty_port=$1 number=${SLURM_NODEID:-0}
+    [ "$SLURM_JOB_NUM_NODES" -gt 1 ] && ty_address=${SLURM_LAUNCH_NODE_IPADDR:-$SLURMD_NODENAME}
+    setsid=$(command -v setsid) self=$$ ending= deadline= saved= supervisors= sent= ticker=
+    # A process that sh starts in the background ignores these two, and so would the job.
+    clean=
+    env --default-signal=INT,QUIT true 2>/dev/null && clean="env --default-signal=INT,QUIT"
+    trap : USR1 USR2
+    trap 'ending=slurm' TERM
+    local_rank=0
+    while [ "$local_rank" -lt "$ty_ranks" ]; do
+        rank=$((number * ty_ranks + local_rank))
+        supervise "$rank" &
+        supervisors="$supervisors $!"
+        local_rank=$((local_rank + 1))
+    done
+    [ "$number" = 0 ] && put "$own/started" "$(now)"
+    tick 2 &
+    watcher=$!
+    look
+    for pid in $supervisors; do
+        until wait_for "$pid"; do look; done
+    done
+    kill "$watcher" $ticker 2>/dev/null
+    return 0
+}
+
+# Whether a child is over, with its status; no when a signal came first.
+wait_for() {
+    wait "$1"
+    status=$?
+    kill -s 0 "$1" 2>/dev/null && return 1
+    # A signal and the end may come together: then the shell still knows the status.
+    if [ "$status" -gt 128 ]; then
+        wait "$1" 2>/dev/null
+        again=$?
+        [ "$again" = 127 ] || status=$again
+    fi
+    return 0
+}
+
+# Wakes the stage when there is something to look at.
+tick() {
+    while sleep "$1"; do
+        if [ "$1" != 2 ] || [ -e "$at/stop" ] || [ -e "$own/ending" ] || [ -e "$own/failed" ]; then
+            kill -s USR1 "$self" 2>/dev/null || return
+        fi
+    done
+}
+
+# Passes a request to stop on, and kills when it is time to.
+look() {
+    grace=
+    if [ -r "$at/stop" ]; then
+        read -r grace <"$at/stop"
+    elif [ -r "$own/ending" ]; then
+        read -r grace <"$own/ending"
+    elif [ -n "$ending" ]; then
+        grace=$ty_grace
+    elif [ -e "$own/failed" ]; then
+        grace=$ty_grace
+        [ "$grace" -gt "$AFTER_FAILURE_MAX" ] && grace=$AFTER_FAILURE_MAX
+    fi
+    [ -n "$grace" ] || return 0
+    seconds=$(date +%s)
+    if [ -z "$sent" ]; then
+        sent=yes deadline=$((seconds + grace))
+        [ "$number" = 0 ] && put "$own/stopping" "$(now)"
+        # What was said before the request acknowledges nothing.
+        [ "$number" = 0 ] && rm -f "$own/saved"
+        tick 0.2 &
+        ticker=$!
+        [ "$grace" -gt 0 ] && tell USR1
+    elif [ $((seconds + grace)) -lt "$deadline" ]; then
+        deadline=$((seconds + grace))
+    fi
+    if [ -z "$saved" ] && [ -e "$own/saved" ]; then
+        saved=yes
+        [ $((seconds + KILL_AFTER_SAVED)) -lt "$deadline" ] && deadline=$((seconds + KILL_AFTER_SAVED))
+    fi
+    if [ "$seconds" -ge "$deadline" ]; then
+        [ -n "$saved" ] || : >"$own/killed"
+        tell USR2
+    fi
+}
+
+tell() { for pid in $supervisors; do kill -s "$1" "$pid" 2>/dev/null; done; }
+
+# One rank: its environment, its output, its end.
+supervise() {
+    child= asked_early=
+    trap 'pass_on' USR1
+    trap '[ -n "$child" ] && kill -s KILL -- "-$child" 2>/dev/null' USR2
+    trap : TERM
+    log=$at/logs/$1/00000000000000000000
+    ty_rank=$1 ty_local_rank=$local_rank ty_world=$((ty_ranks * SLURM_JOB_NUM_NODES)) ty_node=$number
+    ty_checkpoints=${ty_checkpoint_root:+$ty_checkpoint_root/at-$attempt}
+    # From here on the variables are the job's; the command is in the arguments.
+    . "$own/env.sh"
+    if ! command -v "$1" >/dev/null 2>&1; then
+        trouble "command $1 does not exist on $SLURMD_NODENAME; PATH is $PATH"
+        fail 127
+    fi
+    "$setsid" $clean "$@" >>"$log" 2>&1 </dev/null &
+    child=$!
+    # A request that came before the trap was set is still in its file.
+    [ -e "$at/stop" ] && pass_on
+    until wait_for "$child"; do :; done
+    # What a rank leaves behind is not the job any more.
+    kill -s KILL -- "-$child" 2>/dev/null
+    [ "$status" = 0 ] || fail "$status"
+    exit 0
+}
+
+pass_on() {
+    [ -n "$child" ] && [ -z "$asked_early" ] || return 0
+    asked_early=yes
+    kill -s "$ty_signal" -- "-$child" 2>/dev/null
+    # A job that was suspended cannot save.
+    kill -s CONT -- "-$child" 2>/dev/null
+}
+
+fail() {
+    (set -C && echo "$ty_rank $1" >"$own/failed") 2>/dev/null
+    kill -s USR1 "$self" 2>/dev/null
+    exit "$1"
+}
+
+if [ "${3:-}" = node ]; then
+    attempt=$4 at=$run/$job.$4 own=$run/$job.$4/job
+    . "$own/launch.sh"
+    enter || { : >"$own/failed"; exit 126; }
+    node "$5"
+else
+    batch
+fi

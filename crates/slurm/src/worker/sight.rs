@@ -1,0 +1,211 @@
+//! What is seen of Slurm: jobs of ours, load of others, nodes, and that it does not answer.
+
+use super::Worker;
+use crate::call::CallError;
+use crate::decide::Known;
+use crate::ledger::Stage;
+use crate::seen::{SlurmJob, SlurmNode, SlurmSeen};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Instant, SystemTime};
+use trainyard_backend::{NodeSeen, Report};
+use trainyard_types::JobId;
+
+impl Worker {
+    pub(super) fn seen(&mut self, began: Instant, result: Result<SlurmSeen, CallError>) {
+        let seen = match result {
+            Ok(seen) => seen,
+            Err(error) => return self.failed(&error),
+        };
+        if self.down.take().is_some() {
+            tracing::info!("Slurm answers again");
+        }
+        self.troubles.remove("slurm");
+        if seen.skipped.count > 0 {
+            let (count, first) = (seen.skipped.count, seen.skipped.first.join("; "));
+            let what = format!("{count} rows of Slurm's answers cannot be read: {first}");
+            self.troubles.insert("rows", what);
+        } else {
+            self.troubles.remove("rows");
+        }
+        let by_id: BTreeMap<u32, &SlurmJob> = seen.jobs.iter().map(|job| (job.id, job)).collect();
+        let jobs: Vec<JobId> = self.ledger.entries.keys().copied().collect();
+        for job in jobs {
+            self.see_job(job, began, (&seen, &by_id));
+        }
+        self.cancel_strays(&seen, began);
+        self.see_nodes(&seen);
+    }
+
+    fn see_job(
+        &mut self,
+        job: JobId,
+        began: Instant,
+        (seen, by_id): (&SlurmSeen, &BTreeMap<u32, &SlurmJob>),
+    ) {
+        let (Some(entry), Some(run)) = (self.ledger.entries.get_mut(&job), self.runs.get_mut(&job))
+        else {
+            return;
+        };
+        if began <= run.acted {
+            return;
+        }
+        self.dirty.insert(job);
+        if entry.submitting {
+            // An answer got lost: what was submitted is found by its comment, or was not submitted.
+            let comment = entry.comment(&self.instance, job);
+            let found = seen.jobs.iter().find(|one| one.comment == comment);
+            if found.is_none() && seen.skipped.count > 0 {
+                return;
+            }
+            (entry.slurm, entry.submitting) = (found.map(|one| one.id), false);
+            run.see(found.map_or(Known::Absent, Known::of));
+            self.keep(job);
+            return;
+        }
+        let Some(id) = entry.slurm else {
+            run.see(Known::Absent);
+            return;
+        };
+        match by_id.get(&id) {
+            Some(one) => {
+                run.slurm = Some(Box::new((*one).clone()));
+                run.see(Known::of(one));
+            }
+            // What cannot be read may be this one.
+            None if seen.skipped.count > 0 => {}
+            None => run.see(Known::Missing),
+        }
+        if entry.adopted {
+            self.see_adopted(job);
+        }
+    }
+
+    /// A job that was another's has no script of ours: that it runs is seen in Slurm alone.
+    fn see_adopted(&mut self, job: JobId) {
+        let Some(entry) = self.ledger.entries.get_mut(&job) else { return };
+        let runs = self.runs.get(&job).is_some_and(|run| run.known == Known::Running);
+        if runs && let Some(course) = &mut entry.attempt {
+            course.stage = Stage::Released;
+            let key = (job, course.attempt);
+            self.started(key);
+        }
+    }
+
+    /// Held jobs with our mark that no entry speaks of: a submission whose answer was lost and that was made again.
+    /// Nothing authorises them, and nothing else would ever end them.
+    fn cancel_strays(&mut self, seen: &SlurmSeen, began: Instant) {
+        let ours = format!("trainyard:{}:", self.instance);
+        let current: BTreeSet<u32> =
+            self.ledger.entries.values().filter_map(|entry| entry.slurm).collect();
+        let open = self.ledger.entries.values().any(|entry| entry.submitting);
+        let acted = self.runs.values().any(|run| run.acted >= began);
+        if open || acted {
+            return;
+        }
+        let strays: Vec<u32> = (seen.jobs.iter())
+            .filter(|job| job.comment.starts_with(&ours) && !current.contains(&job.id))
+            .filter(|job| matches!(Known::of(job), Known::Held | Known::Waiting))
+            .map(|job| job.id)
+            .collect();
+        if !strays.is_empty() {
+            tracing::warn!(?strays, "jobs with our mark that nobody waits for are cancelled");
+            let _ = self.actor.cancel(&strays);
+        }
+    }
+
+    fn is_ours(&self, job: &SlurmJob, current: &BTreeMap<u32, JobId>) -> bool {
+        current.contains_key(&job.id)
+            || job.comment.starts_with(&format!("trainyard:{}:", self.instance))
+    }
+
+    fn see_nodes(&mut self, seen: &SlurmSeen) {
+        let current: BTreeMap<u32, JobId> = (self.ledger.entries.iter())
+            .filter_map(|(job, entry)| Some((entry.slurm?, *job)))
+            .collect();
+        let mut claimed: BTreeMap<&str, u32> = BTreeMap::new();
+        for job in seen.jobs.iter().filter(|job| !self.is_ours(job, &current)) {
+            if matches!(Known::of(job), Known::Running | Known::Leaving) {
+                for (node, gpus) in &job.held {
+                    *claimed.entry(node).or_default() += gpus;
+                }
+            }
+        }
+        let by_name: BTreeMap<&str, &SlurmNode> =
+            seen.nodes.iter().map(|node| (node.name.as_str(), node)).collect();
+        let mut reports: Vec<(String, NodeSeen)> = Vec::new();
+        let inventory = &self.options.inventory;
+        for (node, place) in inventory.cluster.nodes.iter().zip(&inventory.places) {
+            let others = claimed.get(place.node.as_str()).copied().unwrap_or(0);
+            let others = others.min(u32::from(node.gpus));
+            let now = by_name.get(place.node.as_str()).map_or_else(NodeSeen::default, |slurm| {
+                NodeSeen { up: is_up(slurm), drained: out_of_service(slurm), claimed: others }
+            });
+            reports.push((node.name.clone(), now));
+        }
+        let known: BTreeSet<&str> = inventory.places.iter().map(|place| &*place.node).collect();
+        for node in &seen.nodes {
+            let has_gpus = node.gpus.iter().any(|(_, count)| *count > 0);
+            let wanted = self.options.partition.as_ref();
+            let is_wanted = wanted.is_none_or(|name| node.partitions.contains(name));
+            if has_gpus && is_wanted && !known.contains(node.name.as_str()) {
+                reports.push((node.name.clone(), NodeSeen { up: true, ..NodeSeen::default() }));
+            }
+        }
+        for (node, now) in reports {
+            if self.nodes.get(&node) != Some(&now) {
+                self.nodes.insert(node.clone(), now.clone());
+                (self.reports)(Report::Node { node, seen: now });
+            }
+        }
+    }
+
+    /// Takes note of a call that failed. Steps are not taken while Slurm does not answer.
+    pub(super) fn failed(&mut self, error: &CallError) {
+        if self.down.is_none() {
+            self.down = Some(Instant::now());
+            let what = format!("{error}, since {}; jobs that run go on", clock());
+            tracing::warn!("{what}");
+            self.troubles.insert("slurm", what);
+            // Its end is noticed by whoever looks.
+            self.look_soon();
+        }
+    }
+
+    pub(super) fn tell_trouble(&mut self) {
+        let all: Vec<&str> = self.troubles.values().map(String::as_str).collect();
+        let now = (!all.is_empty()).then(|| all.join("; "));
+        if now != self.told_trouble {
+            self.told_trouble.clone_from(&now);
+            (self.reports)(Report::Trouble(now));
+        }
+    }
+}
+
+/// Whether jobs of a node can still be alive. One that does not answer for a moment is not lost: Slurm says when it is.
+fn is_up(node: &SlurmNode) -> bool {
+    !["DOWN", "FUTURE", "POWERED_DOWN", "ERROR"].iter().any(|word| node.is(word))
+}
+
+/// Why a node takes no new work.
+fn out_of_service(node: &SlurmNode) -> Option<String> {
+    let told = |what: &str| {
+        Some(match node.reason.trim() {
+            "" => what.to_owned(),
+            reason => reason.to_owned(),
+        })
+    };
+    match node {
+        node if node.is("DRAIN") => told("drained in Slurm"),
+        node if node.is("NOT_RESPONDING") => Some("it does not answer Slurm".to_owned()),
+        node if !node.is_usable() => told("out of service in Slurm"),
+        _ => None,
+    }
+}
+
+/// The time of day, for a message.
+fn clock() -> String {
+    let seconds =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs());
+    let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02} UTC", seconds % 60)
+}

@@ -1,0 +1,138 @@
+//! What others do: jobs that are not ours, and hands on those that are.
+
+use crate::cluster::Cluster;
+use crate::yard::{Yard, placed, waiting, within};
+use trainyard_backend::{Backend, NodeSeen, Report};
+use trainyard_types::JobId;
+
+fn seen(yard: &Yard, node: &str, wanted: impl Fn(&NodeSeen) -> bool) -> NodeSeen {
+    yard.until(&format!("news of {node}"), |report| match report {
+        Report::Node { node: name, seen } if name == node && wanted(seen) => Some(seen.clone()),
+        _ => None,
+    })
+}
+
+#[test]
+fn jobs_of_others_are_counted_and_never_touched() {
+    let Some(cluster) = Cluster::up("jobs of others") else { return };
+    let mut yard = Yard::new(&cluster);
+    assert_eq!(seen(&yard, "n2", |_| true), NodeSeen { up: true, drained: None, claimed: 0 });
+    let other = [
+        "--parsable",
+        "-w",
+        "n2",
+        "--mem=10",
+        "--gres=gpu:3",
+        "-o",
+        "/dev/null",
+        "--wrap",
+        "sleep 300",
+    ];
+    let id = cluster.slurm("sbatch", &other);
+    let held = cluster
+        .slurm("sbatch", &["--parsable", "-H", "--mem=10", "-o", "/dev/null", "--wrap", "true"]);
+    assert_eq!(seen(&yard, "n2", |seen| seen.claimed > 0).claimed, 3);
+    let order = placed(&waiting(&yard, 1, 1, "sleep 1"), 1, &[("n2", 1)]);
+    yard.backend().launch(order);
+    assert_eq!(yard.until_ended((1, 1)).code, Some(0));
+    let queue = cluster.queue();
+    assert!(queue.contains(&format!("{id} RUNNING None")), "{queue:?}");
+    assert!(queue.contains(&format!("{held} PENDING JobHeldUser")), "{queue:?}");
+    cluster.slurm("scancel", &[&id]);
+    seen(&yard, "n2", |seen| seen.claimed == 0);
+    // Nodes that come and go are told of, and our word about one reaches Slurm.
+    cluster.slurm("scontrol", &["update", "NodeName=n4", "State=DRAIN", "Reason=new fan"]);
+    assert_eq!(
+        seen(&yard, "n4", |seen| seen.drained.is_some()).drained.as_deref(),
+        Some("new fan")
+    );
+    cluster.slurm("scontrol", &["update", "NodeName=n4", "State=RESUME"]);
+    seen(&yard, "n4", |seen| seen.drained.is_none());
+    yard.backend().drain("n1", Some("a test"));
+    assert_eq!(
+        seen(&yard, "n1", |seen| seen.drained.is_some()).drained.as_deref(),
+        Some("trainyard: a test")
+    );
+    yard.backend().drain("n1", None);
+    seen(&yard, "n1", |seen| seen.drained.is_none());
+}
+
+#[test]
+fn a_job_cancelled_in_slurm_is_gone_whether_it_waits_or_runs() {
+    let Some(cluster) = Cluster::up("jobs cancelled in Slurm") else { return };
+    let mut yard = Yard::new(&cluster);
+    let gone = |yard: &Yard, wanted: u32| {
+        yard.until("that it is gone", |report| match report {
+            Report::Gone { job, why } if job.0 == wanted => Some(why.clone()),
+            _ => None,
+        })
+    };
+    let order = waiting(&yard, 1, 1, "true");
+    yard.backend().announce(order);
+    within("it waits", || cluster.queue().len() == 1);
+    cluster.slurm("scancel", &["1"]);
+    assert_eq!(gone(&yard, 1), "cancelled in Slurm, where it was job 1");
+    yard.backend().withdraw(JobId(1));
+    let running =
+        waiting(&yard, 2, 1, "trap 'exit 3' TERM; echo ready; while :; do sleep 0.1; done");
+    yard.backend().launch(placed(&running, 1, &[("n1", 1)]));
+    yard.until_log((2, 1), "ready");
+    cluster.slurm("scancel", &["2"]);
+    gone(&yard, 2);
+    let exit = yard.until_ended((2, 1));
+    assert!(exit.asked_to_stop, "{exit:?}");
+    yard.backend().forget(JobId(2), trainyard_types::Attempt(1));
+    yard.backend().withdraw(JobId(2));
+    within("nothing is left", || cluster.queue().is_empty());
+}
+
+#[test]
+fn a_start_that_nobody_ordered_runs_nothing() {
+    let Some(cluster) = Cluster::up("a start that nobody ordered") else { return };
+    let mut yard = Yard::new(&cluster);
+    let mark = cluster.dir.join("ran");
+    let job = waiting(&yard, 1, 1, &format!("echo ran >>{}", mark.display()));
+    yard.backend().announce(job.clone());
+    within("it waits", || cluster.queue().len() == 1);
+    let script = std::fs::read_dir(yard.run_dir.join("slurm")).unwrap();
+    assert!(script.flatten().any(|file| file.file_name().to_string_lossy().ends_with(".sh")));
+    // Somebody releases it behind our back, more than once.
+    for _ in 0..3 {
+        let _ = std::process::Command::new("scontrol")
+            .args(["release", "1"])
+            .env("SLURM_CONF", cluster.dir.join("slurm.conf"))
+            .output();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
+    within("there is a held place again", || {
+        let queue = cluster.queue();
+        queue.len() == 1 && queue[0].contains("eld")
+    });
+    assert!(!mark.exists(), "nothing authorised it");
+    yard.backend().launch(placed(&job, 1, &[("n1", 1)]));
+    assert_eq!(yard.until_ended((1, 1)).code, Some(0));
+    assert_eq!(std::fs::read_to_string(&mark).unwrap(), "ran\n");
+}
+
+#[test]
+fn a_submission_whose_answer_was_lost_is_found_and_not_made_again() {
+    let Some(cluster) = Cluster::up("a submission whose answer was lost") else { return };
+    let mut yard = Yard::new(&cluster);
+    let job = waiting(&yard, 1, 1, "true");
+    yard.backend().announce(job.clone());
+    within("it waits", || cluster.queue().len() == 1);
+    drop(yard.slurm.take());
+    // As it is on disk when the daemon dies between the submission and its answer.
+    let file = yard.run_dir.join("slurm/jobs/1/entry.json");
+    let mut entry: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    entry["slurm"] = serde_json::Value::Null;
+    entry["submitting"] = true.into();
+    std::fs::write(&file, entry.to_string()).unwrap();
+    let mut yard = Yard::new(&cluster);
+    yard.backend().announce(job.clone());
+    yard.backend().launch(placed(&job, 1, &[("n1", 1)]));
+    assert_eq!(yard.until_ended((1, 1)).code, Some(0));
+    let all = cluster.slurm("squeue", &["-h", "-t", "all", "-o", "%i %T"]);
+    assert_eq!(all, "1 COMPLETED", "one Slurm job and no other");
+}
