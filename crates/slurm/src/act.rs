@@ -38,6 +38,19 @@ pub struct Submission<'a> {
     pub shape: (u32, u32),
 }
 
+/// Where a held job is put.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Its number in Slurm.
+    pub slurm: u32,
+    /// Where.
+    pub spot: Spot,
+    /// For how many minutes at most.
+    pub minutes: Option<u64>,
+    /// What it asks for is its user's own affair: only its nodes are said.
+    pub adopted: bool,
+}
+
 impl Actor {
     /// Acts by these calls.
     pub fn new(calls: Arc<Calls>, submitting: Submitting) -> Actor {
@@ -100,8 +113,8 @@ impl Actor {
     }
 
     /// Puts held jobs in their places, without releasing them. Says for each whether it is there.
-    pub fn put(&self, jobs: &[(u32, Spot, Option<u64>)]) -> Vec<Result<(), CallError>> {
-        let lines: Vec<String> = jobs.iter().map(place_line).collect();
+    pub fn put(&self, places: &[Place]) -> Vec<Result<(), CallError>> {
+        let lines: Vec<String> = places.iter().map(place_line).collect();
         self.each(&lines)
     }
 
@@ -199,8 +212,13 @@ impl Actor {
     }
 }
 
-fn place_line((job, spot, minutes): &(u32, Spot, Option<u64>)) -> String {
+fn place_line(place: &Place) -> String {
+    let Place { slurm: job, spot, minutes, adopted } = place;
     let (count, nodes) = (spot.nodes.len(), spot.nodes.join(","));
+    if *adopted {
+        // Slurm refuses to change a request with a type of GPU into one without, and its script counts on the rest.
+        return format!("update JobId={job} ReqNodeList={nodes} StartTime=now");
+    }
     let gres = spot.gres.as_ref().map_or_else(String::new, |gres| format!("gres:{gres}"));
     let time = minutes.map_or_else(String::new, |minutes| format!(" TimeLimit={minutes}"));
     // `StartTime=now`: a job that was requeued may otherwise not start again for two minutes.
@@ -237,9 +255,13 @@ mod tests {
             memory_mib: 900,
         };
         assert_eq!(
-            place_line(&(7, spot, Some(5))),
+            place_line(&Place { slurm: 7, spot: spot.clone(), minutes: Some(5), adopted: false }),
             "update JobId=7 ReqNodeList=n1,n2 NumNodes=2-2 NumTasks=2 TresPerNode=gres:gpu:v100:2 MinCPUsNode=4 \
              MinMemoryNode=900 Requeue=0 StartTime=now TimeLimit=5"
+        );
+        assert_eq!(
+            place_line(&Place { slurm: 7, spot, minutes: None, adopted: true }),
+            "update JobId=7 ReqNodeList=n1,n2 StartTime=now"
         );
     }
 

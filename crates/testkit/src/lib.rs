@@ -22,9 +22,9 @@ macro_rules! say {
     }};
 }
 
+pub mod calibration;
 pub mod conformance;
 pub mod dice;
-pub mod calibration;
 pub mod forgetful;
 pub mod gavel;
 pub mod host;

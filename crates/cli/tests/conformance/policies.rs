@@ -6,6 +6,7 @@
 use crate::local::{PROGRAM, folder};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use trainyard_api::JobSpec;
@@ -54,7 +55,8 @@ pub struct Yard {
     pub make: Box<dyn FnOnce(&Path, mpsc::Sender<Message>) -> Box<dyn Backend>>,
 }
 
-fn to(messages: mpsc::Sender<Message>) -> impl Fn(Report) + Send + 'static {
+/// Where a backend's reports go.
+pub fn to(messages: mpsc::Sender<Message>) -> impl Fn(Report) + Send + 'static {
     move |report| drop(messages.send(Message::Report(report)))
 }
 
@@ -74,10 +76,13 @@ fn local() -> Yard {
 #[test]
 fn the_same_policies_decide_the_same_on_simulated_and_real_processes() {
     for policy in POLICIES {
-        let of_simulated = play("simulated", policy, simulated());
-        let of_local = play("local", policy, local());
-        agree(policy, &of_simulated, &of_local);
+        agree(policy, &on_simulated(policy), &play("local", policy, local()));
     }
+}
+
+/// The jobs on the simulated machine, to which all others are compared.
+pub fn on_simulated(policy: &str) -> Course {
+    play("simulated", policy, simulated())
 }
 
 /// What must not depend on who runs the jobs.
@@ -95,7 +100,10 @@ pub fn agree(policy: &str, one: &Course, other: &Course) {
 /// Runs all jobs to their end.
 pub fn play(arm: &str, policy: &str, yard: Yard) -> Course {
     let begun = Instant::now();
-    let place = folder(&format!("{arm} {policy}"));
+    // Two tests may play the same on the simulated machine at once.
+    static PLAYED: AtomicUsize = AtomicUsize::new(0);
+    let number = PLAYED.fetch_add(1, Ordering::Relaxed);
+    let place = folder(&format!("{arm} {policy} {number}"));
     let evidence = Evidence::new(place.join("evidence"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");

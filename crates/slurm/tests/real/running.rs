@@ -134,7 +134,7 @@ fn a_daemon_that_was_away_finds_everything_again_even_without_slurmctld() {
     let found = yard.backend().take_stock();
     assert!(matches!(found[..], [Found::Running { started: true, .. }]), "{found:?}");
     yard.until("trouble", |report| match report {
-        Report::Trouble(Some(what)) => Some(assert!(what.contains("since"), "{what}")),
+        Report::Trouble(Some(what)) => what.contains("since").then_some(()),
         _ => None,
     });
     assert_eq!(yard.until_ended((1, 1)).code, Some(4), "its script said so");

@@ -10,7 +10,7 @@ use trainyard_api::answer::{EventRow, FairRow, JobRow, NodeRow, Standing};
 pub fn orders(view: View) -> &'static [&'static str] {
     match view {
         View::Cluster => &["name", "free", "state"],
-        View::Jobs => &["standing", "newest", "GPUs", "user", "longest", "priority"],
+        View::Jobs => &["standing", "newest", "GPUs", "user", "longest", "importance"],
         View::Tenants => &["tree", "below share", "GPUs"],
         View::Events => &["newest", "oldest"],
         View::Daemon => &["-"],
@@ -112,7 +112,7 @@ fn jobs(rows: &[JobRow], terms: &[Term<'_>], sort: usize) -> Vec<u32> {
         "user" => order.sort_by(|a, b| (&row(a).user, row(a).id).cmp(&(&row(b).user, row(b).id))),
         "longest" => order
             .sort_by(|a, b| row(a).since.total_cmp(&row(b).since).then(row(a).id.cmp(&row(b).id))),
-        "priority" => order.sort_by_key(|index| (Reverse(row(index).priority), row(index).id)),
+        "importance" => order.sort_by_key(|index| (Reverse(row(index).priority), row(index).id)),
         _ => order.sort_by_key(|index| (rank(row(index).standing), row(index).id)),
     }
     order
