@@ -207,7 +207,11 @@ impl Board {
 
     fn take_job(&mut self, row: JobRow, next: u64) -> bool {
         match self.jobs.get_mut(&row.id) {
-            Some(kept) => replace(kept, row, next, same_job),
+            Some(kept) => {
+                // Whoever comes later must not start from an old figure.
+                kept.row.ran_seconds = row.ran_seconds;
+                replace(kept, row, next, same_job)
+            }
             None => {
                 self.jobs.insert(row.id, Kept { row, changed: next });
                 true
@@ -338,6 +342,11 @@ mod tests {
         later.why = "may not start before its begin time, in 48 s".to_owned();
         board.take(shown(vec![later, job(2, Standing::Waiting)]));
         assert!(!board.is_newer(Some(first)));
+        assert_eq!(
+            board.answer(None, status()).jobs[0].ran_seconds,
+            9.0,
+            "newcomers start from now"
+        );
         let mut runs = job(2, Standing::Running);
         runs.holds = vec![Holding { node: "n1".to_owned(), gpus: vec![0] }];
         board.take(shown(vec![job(1, Standing::Waiting), runs.clone()]));

@@ -14,6 +14,7 @@ const VIEWS = ["cluster", "queue", "timeline", "tenants", "policy", "events"];
 
 const yard = (...words) => execFileSync(program, words, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
 const run = (name, gpus, script, ...more) => Number(/\d+/.exec(yard("run", "--detach", "--name", name, "--gpus", String(gpus), ...more, "--", "sh", "-c", script))[0]);
+const submit = text => execFileSync(program, ["submit", "-"], { input: text, stdio: ["pipe", "ignore", "ignore"] });
 const STEPS = `python3 - <<'PY' || exec sleep 600
 import json, os, socket, time
 s = socket.socket(socket.AF_UNIX); s.connect(os.environ["TRAINYARD_SOCKET"])
@@ -106,6 +107,8 @@ async function checkPolicy(page) {
   await go(page, "policy");
   const can = await page.evaluate(() => fetch("/openapi.json").then(answer => answer.json()).then(document => "/v1/whatif" in document.paths));
   if (!can) return check(await page.isVisible("text=cannot look ahead"), "without what-if the page says so");
+  // Jobs of different lengths that wait, so that the order matters.
+  for (const expected of ["40m", "3m", "20m", "1m"]) submit(`name = "waits-${expected}"\ncommand = ["sleep", "5"]\ngpus = 4\nexpected = "${expected}"\n`);
   await page.click("#compare");
   check(await until(page, () => document.querySelectorAll("#whatif tbody tr").length >= 4), "what-if compares policies");
   check((await page.locator("#whatif td.best").count()) > 0, "the best figures are marked");

@@ -28,9 +28,10 @@ export const LOOKS = {
 };
 
 /** Opens the page; console errors and requests that leave the host are kept as troubles. */
-export async function open(browser, url, options) {
+export async function open(browser, url, options, prepare = () => {}) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
+  await prepare(page);
   const trouble = [];
   const { origin } = new URL(url);
   page.on("console", message => ["error", "warning"].includes(message.type()) && trouble.push(message.text()));

@@ -89,9 +89,9 @@ export function job(yard, part) {
     tiles.waited.set(span(yard.waited(live)), live.started ? "Waited" : "Waits for");
     tiles.ran.set(span(live.seen ? yard.ran(live) : live.ran_seconds), live.restarts ? `Ran · ${live.restarts} restart${live.restarts === 1 ? "" : "s"}, ${live.preemptions} for others` : "Ran");
     tiles.progress.set(percent(live.standing === "finished" ? 1 : live.progress));
-    tiles.starts.box.hidden = Boolean(live.started) || isOver(live.standing) || !eta;
-    tiles.starts.set(expected(eta?.starts, now), eta ? `Expected start · right ${percent(eta.confidence)} of the time` : undefined);
-    tiles.ends.box.hidden = isOver(live.standing) || !eta;
+    tiles.starts.box.hidden = Boolean(live.started) || isOver(live.standing) || !eta?.starts;
+    tiles.starts.set(expected(eta?.starts, now), eta ? `Expected start, ${percent(eta.confidence)} sure` : undefined);
+    tiles.ends.box.hidden = isOver(live.standing) || !eta?.ends;
     tiles.ends.set(expected(eta?.ends, now), "Expected end");
     tiles.ends.box.title = tiles.starts.box.title = eta?.basis ?? "";
   }
@@ -111,11 +111,12 @@ export function job(yard, part) {
     why.hidden = !said;
     if (!said) return;
     const blockers = said.blockers.slice(0, 12).flatMap((other, index) => [index ? ", " : "", el("a", { href: `#/job/${other}` }, String(other))]);
-    renew(why, said, () => [el("h2", {}, "Why it waits"),
+    renew(why, [said, eta?.basis], () => [el("h2", {}, "Why it waits"),
       el("ul", { class: "reasons" }, said.reasons.map(reason => el("li", {}, reason))),
       el("dl", {},
         said.nearest_change ? [el("dt", {}, "What would change that"), el("dd", {}, said.nearest_change)] : [],
         blockers.length ? [el("dt", {}, "Held by jobs"), el("dd", {}, blockers)] : [],
+        eta && !eta.starts ? [el("dt", {}, "No forecast"), el("dd", {}, eta.basis)] : [],
         said.not_before ? [el("dt", {}, "Not before"), el("dd", {}, `${moment(said.not_before)} (in ${span(said.not_before - yard.now())})`)] : [])]);
     why.lastChild.style.marginTop = ".6rem";
   }

@@ -9,12 +9,13 @@ import { count, figure, percent, span } from "./words.js";
 const OFFERED = ["fifo", "srtf", "las", "tiresias", "easy", "fair-share", "gavel", "themis"];
 
 const COLUMNS = [
+  { key: "finished", title: "Finish", text: count, best: Math.max },
   { key: "mean_completion_seconds", title: "Mean completion", text: span, best: Math.min },
-  { key: "p95_completion_seconds", title: "95 % complete within", text: span, best: Math.min },
+  { key: "p95_completion_seconds", title: "95\u00a0% within", text: span, best: Math.min },
   { key: "mean_wait_seconds", title: "Mean wait", text: span, best: Math.min },
-  { key: "makespan_seconds", title: "Until all are over", text: span, best: Math.min },
+  { key: "makespan_seconds", title: "All over in", text: span, best: Math.min },
   { key: "utilisation", title: "GPUs at work", text: percent, best: Math.max },
-  { key: "worst_rho", title: "Worst fairness ρ", text: figure, best: Math.min },
+  { key: "worst_rho", title: "Worst ρ", text: figure, best: Math.min },
   { key: "preemptions", title: "Preemptions", text: count, best: Math.min },
   { key: "gpu_hours_lost", title: "GPU-hours lost", text: figure, best: Math.min },
   { key: "deadlines_met", title: "Deadlines", text: (value, row) => `${value} of ${row.deadlines}`, best: Math.max },
@@ -23,7 +24,7 @@ const COLUMNS = [
 export function policy(yard) {
   const running = el("b");
   const boxes = OFFERED.slice(0, 8).map((name, index) => el("input", { type: "checkbox", value: name, checked: index < 4 }));
-  const more = el("input", { type: "text", placeholder: "others, such as las:quantum=10m", "aria-label": "Other policies, separated by spaces", spellcheck: "false", autocomplete: "off" });
+  const more = el("input", { type: "text", size: 34, placeholder: "others, such as las:quantum=10m", "aria-label": "Other policies, separated by spaces", spellcheck: "false", autocomplete: "off" });
   const go = el("button", { type: "submit", class: "main", id: "compare" }, "Compare");
   const told = el("p", { class: "soft small", role: "status" });
   const table = el("div", { class: "scroll", hidden: true, id: "whatif" });
@@ -31,7 +32,7 @@ export function policy(yard) {
     el("div", { class: "pick" }, boxes.map(box => el("label", {}, box, box.value))),
     el("div", { class: "row" }, more, go));
   form.lastChild.style.marginTop = ".7rem";
-  const next = el("input", { type: "text", placeholder: "NAME or NAME:key=value,…", "aria-label": "The new policy", spellcheck: "false", autocomplete: "off", required: true });
+  const next = el("input", { type: "text", size: 34, placeholder: "NAME or NAME:key=value,…", "aria-label": "The new policy", spellcheck: "false", autocomplete: "off", required: true });
   const change = el("form", { class: "row", on: { submit: event => { event.preventDefault(); changePolicy(next.value.trim(), yard.status.policy); } } }, next, el("button", { type: "submit", class: "danger" }, "Change"));
   const admin = el("div", { class: "card" }, el("h2", {}, "Change the policy"), change);
   const absent = el("p", { class: "soft", hidden: true }, "This daemon cannot look ahead.");
@@ -57,13 +58,15 @@ export function policy(yard) {
   function show(answer) {
     setText(told, `${count(answer.jobs)} jobs, ${figure(answer.took_seconds)} s. ${answer.basis}`);
     const shown = COLUMNS.filter(column => column.key !== "deadlines_met" || answer.rows.some(row => row.deadlines));
-    const good = answer.rows.filter(row => !row.trouble);
+    // Means over fewer jobs are no better for that: only those that finish as many are compared.
+    const most = Math.max(0, ...answer.rows.map(row => row.finished));
+    const good = answer.rows.filter(row => !row.trouble && row.finished === most);
     const best = new Map(shown.map(column => [column.key, column.best(...good.map(row => row[column.key]))]));
-    const differ = column => new Set(good.map(row => column.text(row[column.key], row))).size > 1;
+    const differ = column => new Set(answer.rows.filter(row => !row.trouble).map(row => column.text(row[column.key], row))).size > 1;
     const marked = new Set(shown.filter(differ).map(column => column.key));
-    const cell = (column, row) => el("td", { class: marked.has(column.key) && row[column.key] === best.get(column.key) ? "best" : "" }, column.text(row[column.key], row));
+    const cell = (column, row) => el("td", { class: marked.has(column.key) && good.includes(row) && row[column.key] === best.get(column.key) ? "best" : "" }, column.text(row[column.key], row));
     const rows = answer.rows.map(row => el("tr", {},
-      el("th", { scope: "row", class: "words" }, row.policy, row.runs_now ? el("span", { class: "badge" }, "decides now") : ""),
+      el("th", { scope: "row", class: "words" }, row.policy, row.runs_now ? el("span", { class: "badge" }, "now") : ""),
       row.trouble ? el("td", { class: "long", colspan: String(shown.length) }, row.trouble) : shown.map(column => cell(column, row)),
       yard.is("admin") ? el("td", {}, row.runs_now || row.trouble ? "" : el("button", { type: "button", on: { click: () => changePolicy(row.policy, yard.status.policy) } }, "Use it")) : ""));
     table.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "words" }, "Policy"), shown.map(column => el("th", { scope: "col" }, column.title)), yard.is("admin") ? el("th", {}, el("span", { class: "unseen" }, "Change")) : "")), el("tbody", {}, rows)));

@@ -21,16 +21,16 @@ export function queue(yard) {
   const columns = [
     { key: "id", title: "Job", width: "3.2rem", class: "id", fill: (cell, job) => text(cell, String(job.id)), sort: job => job.id, down: true },
     { key: "name", title: "Name", width: "minmax(8rem, 1.3fr)", class: "name", fill: fillName, sort: job => job.name.toLowerCase() },
-    { key: "user", title: "User", width: "minmax(4rem, .6fr)", class: "user", fill: (cell, job) => text(cell, job.user), sort: job => job.user },
-    { key: "tenant", title: "Tenant", width: "minmax(4rem, .6fr)", class: "tenant", fill: (cell, job) => text(cell, job.tenant), sort: job => job.tenant },
-    { key: "standing", title: "Standing", width: "7rem", class: "standing", fill: fillStanding, sort: job => ORDER.indexOf(job.standing) + (isOver(job.standing) ? 100 : 0) },
+    { key: "user", title: "User", width: "minmax(3.5rem, .5fr)", class: "user", fill: (cell, job) => text(cell, job.user), sort: job => job.user },
+    { key: "tenant", title: "Tenant", width: "minmax(4rem, .5fr)", class: "tenant", fill: (cell, job) => text(cell, job.tenant), sort: job => job.tenant },
+    { key: "standing", title: "Standing", width: "6.2rem", class: "standing", fill: fillStanding, sort: job => ORDER.indexOf(job.standing) + (isOver(job.standing) ? 100 : 0) },
     { key: "gpus", title: "GPUs", width: "3.2rem", class: "number gpus", fill: (cell, job) => text(cell, String(job.gpus)), sort: job => job.gpus, down: true },
     { key: "priority", title: "Prio", width: "3rem", class: "number", fill: (cell, job) => text(cell, String(job.priority)), sort: job => job.priority, down: true },
-    { key: "waited", title: "Waited", width: "5.6rem", class: "number", fill: (cell, job) => text(cell, span(yard.waited(job))), sort: job => yard.waited(job), down: true },
-    { key: "ran", title: "Ran", width: "5.6rem", class: "number", fill: (cell, job) => text(cell, yard.ran(job) ? span(yard.ran(job)) : "–"), sort: job => yard.ran(job), down: true },
+    { key: "waited", title: "Waited", width: "4.8rem", class: "number", fill: (cell, job) => text(cell, span(yard.waited(job))), sort: job => yard.waited(job), down: true },
+    { key: "ran", title: "Ran", width: "4.8rem", class: "number", fill: (cell, job) => text(cell, yard.ran(job) ? span(yard.ran(job)) : "–"), sort: job => yard.ran(job), down: true },
     { key: "progress", title: "Done", width: "3.6rem", class: "number", fill: (cell, job) => text(cell, percent(job.progress)), sort: job => job.progress ?? -1, down: true },
-    { key: "eta", title: "Expected", width: "minmax(6rem, .8fr)", class: "eta", fill: fillEta, sort: job => etaOf(job)?.likely ?? Infinity },
-    { key: "why", title: "Why", width: "minmax(9rem, 2fr)", class: "why", fill: fillWhy, sort: job => job.why },
+    { key: "eta", title: "Expected", width: "minmax(10rem, 1fr)", class: "eta", fill: fillEta, sort: job => etaOf(job)?.likely ?? Infinity },
+    { key: "why", title: "Where, or why not", width: "minmax(9rem, 2fr)", class: "why", fill: fillWhy, sort: job => job.why },
   ];
   const filter = el("input", { type: "search", id: "filter", value: kept.text, placeholder: "Filter: name, user:ann, gpus>=8, waited>1h, mine, -bert", "aria-label": "Filter jobs", spellcheck: "false", autocomplete: "off" });
   const told = el("span", { id: "filter-count", class: "soft", role: "status" });
@@ -100,7 +100,9 @@ export function queue(yard) {
       scoped.push(job);
       if (test(job)) rows.push(job);
     }
-    if (!table.sort) rows.sort((a, b) => ORDER.indexOf(a.standing) - ORDER.indexOf(b.standing) || (isOver(a.standing) ? b.id - a.id : a.id - b.id));
+    const rank = new Map(ORDER.map((standing, index) => [standing, index]));
+    const place = job => rank.get(job.standing) ?? ORDER.length;
+    if (!table.sort) rows.sort((a, b) => place(a) - place(b) || (place(a) === ORDER.length ? b.since - a.since : a.id - b.id));
     const more = yard.leftOut ? `, ${count(yard.leftOut)} more are not shown` : "";
     const all = `${count(scoped.length)} job${scoped.length === 1 ? "" : "s"}`;
     setText(told, (rows.length === scoped.length ? all : `${count(rows.length)} of ${all}`) + more);

@@ -3,7 +3,7 @@
 import { get, has } from "./api.js";
 
 const RANKS = ["viewer", "user", "operator", "admin"];
-const ETA_AGE = 10;
+const ETA_EVERY = 8;
 
 export class Yard {
   constructor() {
@@ -22,7 +22,8 @@ export class Yard {
     this.leftOut = 0;
     this.skew = 0;
     this.etas = new Map();
-    this.etasAt = 0;
+    this.etasDue = 0;
+    this.noEtas = false;
     this.jobsVersion = 0;
   }
 
@@ -80,15 +81,19 @@ export class Yard {
 
   /** Brings what is expected of all jobs up to date, where the daemon can tell. */
   async refreshEtas() {
-    if (this.now() - this.etasAt < ETA_AGE || !(await has("/v1/eta"))) return;
-    this.etasAt = this.now();
+    if (this.now() < this.etasDue || this.noEtas) return;
+    this.etasDue = this.now() + ETA_EVERY;
+    if (!(await has("/v1/eta"))) return;
+    const began = performance.now();
     try {
-      const answer = await get("/v1/eta");
-      const rows = Object.values(answer).find(Array.isArray) ?? [];
-      this.etas = new Map(rows.map(row => [row.job, row]));
+      const { jobs } = await get("/v1/eta?limit=10000");
+      this.etas = new Map(jobs.map(row => [row.job, row]));
       this.tell();
-    } catch {
-      // Without it the column stays as it is; the banner tells of a daemon that is gone.
+    } catch (problem) {
+      // A daemon that cannot look ahead is not asked again; one that is gone is told of by the banner.
+      this.noEtas = problem.status >= 400 && problem.status < 500 && problem.status !== 429;
     }
+    // What takes long is asked for less often.
+    this.etasDue = this.now() + Math.max(ETA_EVERY, ((performance.now() - began) / 1000) * 20);
   }
 }
