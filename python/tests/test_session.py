@@ -47,6 +47,58 @@ class Clock:
         return self.now
 
 
+class WithFiles(unittest.TestCase):
+    """Where the keeper is on another machine, both write into files."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.said, self.orders, self.ack = (
+            os.path.join(self.folder.name, name) for name in ("said", "orders", "saved")
+        )
+        open(self.orders, "w").close()
+        environ = {
+            "TRAINYARD_JOB_ID": "7",
+            "TRAINYARD_REPORT_FILE": self.said,
+            "TRAINYARD_ORDERS_FILE": self.orders,
+            "TRAINYARD_ACK_FILE": self.ack,
+        }
+        self.session = Session(environ, total_steps=10)
+        self.addCleanup(self.session.close)
+
+    def order(self, text):
+        with open(self.orders, "a") as file:
+            file.write(text)
+
+    def test_what_it_tells_is_a_line_of_the_file(self):
+        self.assertTrue(self.session.active)
+        self.session.step(3, loss=0.5)
+        self.session.saved(3)
+        self.session.finished()
+        with open(self.said) as file:
+            messages = [json.loads(line) for line in file]
+        self.assertEqual([m["type"] for m in messages], ["progress", "saved", "finished"])
+        self.assertEqual((messages[0]["done"], messages[0]["loss"]), (3.0, 0.5))
+
+    def test_what_it_is_told_is_heard_also_in_two_parts(self):
+        self.order(json.dumps({"type": "batch", "size": 64}) + "\n" + '{"type":"stop","grace')
+        waited = threading.Event()
+        while self.session.batch != 64:
+            self.assertFalse(waited.wait(0.02))
+        self.assertFalse(self.session.stop_requested)
+        self.order('_seconds":30}\nnonsense\n')
+        self.assertTrue(self.session._stop.wait(30))
+        self.assertLessEqual(self.session.seconds_left, 30)
+        self.session.saved(4)
+        with open(self.ack) as file:
+            self.assertEqual(file.read(), "4.0")
+
+    def test_a_folder_that_is_gone_does_not_end_the_training(self):
+        self.folder.cleanup()
+        self.session.saved(1)
+        self.session.step(2)
+
+
 class WithAKeeper(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()

@@ -10,6 +10,8 @@ import time
 
 #: The exit code that means "saved, start me again".
 SAVED = 85
+#: Seconds between two looks at the file of orders.
+ORDERS_EVERY = 0.5
 
 
 class Session:
@@ -43,9 +45,18 @@ class Session:
         self._last_step = None
         self._rate = None
         self._previous_handlers = {}
+        self._closed = threading.Event()
         self._socket = _connect(environ.get("TRAINYARD_SOCKET"))
+        self._report_file = None
         if self._socket is not None:
             thread = threading.Thread(target=self._listen, args=(self._socket,), daemon=True)
+            thread.start()
+            return
+        # Where the keeper is on another machine, both sides write lines into files that they share.
+        self._report_file = environ.get("TRAINYARD_REPORT_FILE") or None
+        orders = environ.get("TRAINYARD_ORDERS_FILE")
+        if orders:
+            thread = threading.Thread(target=self._follow, args=(orders,), daemon=True)
             thread.start()
 
     # What it hears.
@@ -53,7 +64,7 @@ class Session:
     @property
     def active(self):
         """Whether a keeper listens."""
-        return self._socket is not None
+        return self._socket is not None or self._report_file is not None
 
     @property
     def batch(self):
@@ -173,8 +184,10 @@ class Session:
             for number, previous in self._previous_handlers.items():
                 signal.signal(number, previous if previous is not None else signal.SIG_DFL)
             self._previous_handlers.clear()
+        self._closed.set()
         with self._lock:
             connection, self._socket = self._socket, None
+            self._report_file = None
         if connection is not None:
             connection.close()
 
@@ -198,6 +211,8 @@ class Session:
     def _tell(self, kind, **fields):
         line = (json.dumps(dict(fields, type=kind)) + "\n").encode()
         with self._lock:
+            if self._report_file is not None:
+                _append(self._report_file, line)
             if self._socket is None:
                 return
             try:
@@ -214,6 +229,22 @@ class Session:
                     self._hear(line)
         except (OSError, ValueError):
             pass
+
+    def _follow(self, path):
+        """Hears what is written into a file, from its beginning, until the session is closed."""
+        heard = 0
+        while not self._closed.is_set():
+            try:
+                with open(path, "rb") as file:
+                    file.seek(heard)
+                    # A line that is not whole yet is read again.
+                    whole, end, _ = file.read().rpartition(b"\n")
+            except OSError:
+                whole, end = b"", b""
+            heard += len(whole) + len(end)
+            for line in whole.splitlines():
+                self._hear(line.decode(errors="replace"))
+            self._closed.wait(ORDERS_EVERY)
 
     def _hear(self, line):
         try:
@@ -255,6 +286,18 @@ def _connect(path):
         connection.close()
         return None
     return connection
+
+
+def _append(path, line):
+    # One write for a line: whoever reads meanwhile sees it whole or in part, and never mixed with another's.
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(file, line)
+        finally:
+            os.close(file)
+    except OSError:
+        pass
 
 
 def _write_whole(path, text):

@@ -8,7 +8,7 @@ mod profile;
 mod repeat;
 pub mod reproduce;
 mod sim;
-mod slurm;
+pub mod slurm;
 mod store;
 mod sweep;
 mod trace;

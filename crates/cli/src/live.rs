@@ -34,6 +34,7 @@ mod serve;
 mod server;
 mod shares;
 mod show;
+mod slurm;
 mod socket;
 mod submit;
 mod tokens;

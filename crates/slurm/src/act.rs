@@ -38,6 +38,17 @@ pub struct Submission<'a> {
     pub shape: (u32, u32),
 }
 
+/// Where a held job is put.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Its number in Slurm.
+    pub slurm: u32,
+    /// Where.
+    pub spot: Spot,
+    /// For how many minutes at most.
+    pub minutes: Option<u64>,
+}
+
 impl Actor {
     /// Acts by these calls.
     pub fn new(calls: Arc<Calls>, submitting: Submitting) -> Actor {
@@ -80,8 +91,8 @@ impl Actor {
         all.extend(["--output=/dev/null".to_owned(), "--error=/dev/null".to_owned()]);
         all.push(format!("--job-name={}", job_name(&order.name)));
         all.push(format!("--comment={}", submission.comment));
+        // The number of tasks is left to Slurm: with one, it refuses a node more CPUs than it has tasks.
         all.push(format!("--nodes={nodes}"));
-        all.push(format!("--ntasks={nodes}"));
         if gpus > 0 {
             all.push(format!("--gres=gpu:{gpus}"));
         }
@@ -100,8 +111,8 @@ impl Actor {
     }
 
     /// Puts held jobs in their places, without releasing them. Says for each whether it is there.
-    pub fn put(&self, jobs: &[(u32, Spot, Option<u64>)]) -> Vec<Result<(), CallError>> {
-        let lines: Vec<String> = jobs.iter().map(place_line).collect();
+    pub fn put(&self, places: &[Place]) -> Vec<Result<(), CallError>> {
+        let lines: Vec<String> = places.iter().map(place_line).collect();
         self.each(&lines)
     }
 
@@ -199,13 +210,14 @@ impl Actor {
     }
 }
 
-fn place_line((job, spot, minutes): &(u32, Spot, Option<u64>)) -> String {
+fn place_line(place: &Place) -> String {
+    let Place { slurm: job, spot, minutes } = place;
     let (count, nodes) = (spot.nodes.len(), spot.nodes.join(","));
     let gres = spot.gres.as_ref().map_or_else(String::new, |gres| format!("gres:{gres}"));
     let time = minutes.map_or_else(String::new, |minutes| format!(" TimeLimit={minutes}"));
     // `StartTime=now`: a job that was requeued may otherwise not start again for two minutes.
     format!(
-        "update JobId={job} ReqNodeList={nodes} NumNodes={count}-{count} NumTasks={count} TresPerNode={gres} \
+        "update JobId={job} ReqNodeList={nodes} NumNodes={count}-{count} TresPerNode={gres} \
          MinCPUsNode={} MinMemoryNode={} Requeue=0 StartTime=now{time}",
         spot.cpus, spot.memory_mib
     )
@@ -237,8 +249,8 @@ mod tests {
             memory_mib: 900,
         };
         assert_eq!(
-            place_line(&(7, spot, Some(5))),
-            "update JobId=7 ReqNodeList=n1,n2 NumNodes=2-2 NumTasks=2 TresPerNode=gres:gpu:v100:2 MinCPUsNode=4 \
+            place_line(&Place { slurm: 7, spot, minutes: Some(5) }),
+            "update JobId=7 ReqNodeList=n1,n2 NumNodes=2-2 TresPerNode=gres:gpu:v100:2 MinCPUsNode=4 \
              MinMemoryNode=900 Requeue=0 StartTime=now TimeLimit=5"
         );
     }

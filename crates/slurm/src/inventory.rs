@@ -7,6 +7,7 @@
 //! Nodes that are down or drained are in: the cluster is what there is, and what is up at the moment is told apart.
 
 use crate::seen::{SlurmNode, SlurmSeen};
+use serde::{Deserialize, Serialize};
 use trainyard_types::{Cluster, GpuType, Node, NodeId, PoolId};
 
 /// The most GPUs of one of our nodes.
@@ -24,7 +25,7 @@ pub struct NodeFilter {
 }
 
 /// The node of Slurm behind one of ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Its name in Slurm.
     pub node: String,
@@ -33,7 +34,7 @@ pub struct Place {
 }
 
 /// A cluster made of Slurm's nodes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Inventory {
     /// The cluster; memory and prices of GPUs are not known to Slurm and stay 0.
     pub cluster: Cluster,
@@ -66,6 +67,30 @@ impl Inventory {
             made.warnings.push(format!("none of {} nodes has GPUs in its Gres", seen.nodes.len()));
         }
         made
+    }
+
+    /// What is seen now, in the order in which it was known before: ids of nodes and types stay what they were, what is
+    /// new comes after, and a node that is gone stays, for a job may still be thought to run there.
+    pub fn continued(self, before: Inventory) -> Inventory {
+        let mut all = before;
+        all.warnings = self.warnings;
+        let names: Vec<String> = self.cluster.kinds.iter().map(|kind| kind.name.clone()).collect();
+        for (node, place) in self.cluster.nodes.into_iter().zip(self.places) {
+            let kind = all.cluster.add_kind(&names[node.kind.index()]);
+            let known = all.cluster.nodes.iter_mut().find(|known| known.name == node.name);
+            match known {
+                Some(known) => {
+                    *known = Node { id: known.id, kind, ..node };
+                    all.places[known.id.index()] = place;
+                }
+                None => {
+                    let id = NodeId(all.cluster.nodes.len() as u32);
+                    all.cluster.nodes.push(Node { id, kind, ..node });
+                    all.places.push(place);
+                }
+            }
+        }
+        all
     }
 
     /// The nodes of ours that stand for a node of Slurm.
@@ -226,6 +251,23 @@ mod tests {
     fn more_gpus_than_a_node_can_have_are_cut_with_a_word() {
         let told = told(vec![node("a", &[("v100", 99)], "gpu")], &[]);
         assert!(told.contains("64xv100") && told.contains("only the first 64"), "{told}");
+    }
+
+    #[test]
+    fn nodes_keep_their_places_when_others_come_and_go() {
+        let of = |nodes: Vec<SlurmNode>| {
+            Inventory::of(&SlurmSeen { nodes, ..SlurmSeen::default() }, &NodeFilter::default())
+        };
+        let before = of(vec![node("b", &[("v100", 2)], "gpu"), node("c", &[("k80", 4)], "gpu")]);
+        let now = of(vec![node("a", &[("k80", 1)], "gpu"), node("c", &[("k80", 8)], "gpu")]);
+        let all = now.continued(before);
+        let told: Vec<String> = (all.cluster.nodes.iter().zip(&all.places))
+            .map(|(node, place)| {
+                let kind = &all.cluster.kinds[node.kind.index()].name;
+                format!("{} {} {}x{kind} {}", node.id.0, node.name, node.gpus, place.node)
+            })
+            .collect();
+        assert_eq!(told, ["0 b 2xv100 b", "1 c 8xk80 c", "2 a 1xk80 a"]);
     }
 
     #[test]

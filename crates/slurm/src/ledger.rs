@@ -20,6 +20,9 @@ pub struct Entry {
     pub submitting: bool,
     /// It was in Slurm before it was ours: its script is its user's own.
     pub adopted: bool,
+    /// That it is ours is written in its comment; whoever takes that off hands it back.
+    #[serde(default)]
+    pub marked: bool,
     /// What was announced: all but where it runs.
     pub order: LaunchOrder,
     /// The attempt that runs, is to run, or ended and is not forgotten.

@@ -30,7 +30,7 @@ pub fn run(command: &SlurmCommand, output: &Output) -> Result<(), Failure> {
 }
 
 /// Calls of Slurm by the flags.
-fn calls(args: &ClientArgs) -> Result<Calls, Failure> {
+pub fn calls(args: &ClientArgs) -> Result<Calls, Failure> {
     let timeout = options::span("--slurm-timeout", &args.slurm_timeout)?;
     Ok(Calls::new(CallSettings {
         folder: args.slurm_bin.clone(),

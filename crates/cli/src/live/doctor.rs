@@ -4,6 +4,7 @@ use super::host_args::DoctorArgs;
 use super::maker;
 use super::places::Places;
 use super::show::versioned;
+use super::slurm;
 use crate::failure::Failure;
 use crate::output::Output;
 use serde::Serialize;
@@ -46,6 +47,12 @@ pub fn run(args: &DoctorArgs, output: &Output) -> Result<(), Failure> {
     checks.push(disk(&places));
     checks.push(clock(&places));
     checks.push(policy(args, &places));
+    if args.slurm {
+        for (works, detail) in slurm::examine(&args.client, &places.run)? {
+            let verdict = if works { Verdict::Good } else { Verdict::Bad };
+            checks.push(check("slurm", verdict, detail));
+        }
+    }
     let bad = checks.iter().filter(|check| check.verdict == Verdict::Bad).count();
     if args.json {
         output.print_json(&versioned(serde_json::json!({ "checks": checks, "bad": bad })))?;

@@ -1,5 +1,6 @@
 //! Flags of the daemon and of what looks at it from outside.
 
+use crate::args::slurm::ClientArgs;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ Examples:
   trainyard serve --gpus 4                            four slots, with or without a GPU behind them
   trainyard serve --gpus 2xa100,2xv100 --policy las
   trainyard serve --listen unix:/run/trainyard/api.sock --listen 0.0.0.0:8443 --tls self-signed
+  trainyard serve --slurm --slurm-dir /shared/trainyard --policy las   the nodes of a Slurm cluster
 
 Running jobs do not depend on the daemon: it may end, or be killed, and finds them again when it is back.
 The policy that was set last stays, unless --policy says otherwise; the first is `priority`.";
@@ -64,6 +66,31 @@ pub struct ServeArgs {
     /// How the log is written, to standard error.
     #[arg(long, value_name = "FORM", value_enum, default_value_t = LogForm::Text)]
     pub log: LogForm,
+    #[command(flatten)]
+    pub slurm: SlurmArgs,
+}
+
+/// How a Slurm cluster is scheduled.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Slurm")]
+pub struct SlurmArgs {
+    /// Schedule the nodes of the Slurm that answers here, instead of this machine.
+    #[arg(long, conflicts_with_all = ["gpus", "helper"])]
+    pub slurm: bool,
+    /// A folder that every node sees under this name, for attempts and checkpoints [default: in --state].
+    #[arg(long, value_name = "FOLDER", requires = "slurm")]
+    pub slurm_dir: Option<PathBuf>,
+    /// The partition for jobs; only its nodes are used [default: all nodes, Slurm's own default for jobs].
+    #[arg(long, value_name = "NAME", requires = "slurm")]
+    pub slurm_partition: Option<String>,
+    /// The account for jobs.
+    #[arg(long, value_name = "NAME", requires = "slurm")]
+    pub slurm_account: Option<String>,
+    /// How often Slurm is looked at when nothing happens.
+    #[arg(long, value_name = "SPAN", default_value = "1s")]
+    pub slurm_poll: String,
+    #[command(flatten)]
+    pub client: ClientArgs,
 }
 
 /// How the log is written.
@@ -104,6 +131,11 @@ pub struct DoctorArgs {
     /// The policy to be tried [default: the one that was set last].
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
+    /// Look at Slurm too: whether it answers, and what this account may do.
+    #[arg(long)]
+    pub slurm: bool,
+    #[command(flatten)]
+    pub client: ClientArgs,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -3,7 +3,7 @@
 use super::host_args::{LogForm, ServeArgs};
 use super::oracle::Oracle;
 use super::places::Places;
-use super::{machine, maker};
+use super::{machine, maker, slurm};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::{files, given, options};
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use trainyard_backend::{Local, LocalOptions};
+use trainyard_backend::{Backend, Local, LocalOptions};
 use trainyard_daemon::core::CoreOptions;
 use trainyard_daemon::desk::PolicyRequest;
 use trainyard_daemon::front::{Front, label};
@@ -31,18 +31,35 @@ const LOG_BYTES_MAX: u64 = 256 << 20;
 /// `serve`.
 pub fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     begin_log(args.log);
-    let places = Places::find(&args.state)?;
+    let mut places = Places::find(&args.state)?;
     let listen = Listen::parse(args, &places)?;
-    let machine = machine::find(args.gpus.as_deref())?;
+    let slurm = slurm::find(&args.slurm, &mut places)?;
+    let machine = match &slurm {
+        Some(found) => found.machine(),
+        None => machine::find(args.gpus.as_deref())?,
+    };
     places.make()?;
     let ended = watch_signals()?;
     let store = Store::open(&places.store).map_err(operation)?;
-    let (core, tenants) = core_options(args, &places, &store, &machine)?;
+    let (mut core, tenants) = core_options(args, &places, &store, &machine)?;
     let kept = store.reader().and_then(|reader| reader.meta("forecasts")).map_err(operation)?;
     let oracle = Arc::new(Oracle::new(maker::maker(), kept.as_deref()));
     let queue = mpsc::channel();
-    let backend = backend(args, &places, queue.0.clone())?;
-    let runs_as_users = backend.changes_users();
+    let (backend, runs_as_users): (Box<dyn Backend>, bool) = match slurm {
+        Some(found) => {
+            // An attempt does not end with the machine of the daemon, as it does where that runs it.
+            core.boot = "slurm".to_owned();
+            let slurm = found.backend(&args.slurm, &places, queue.0.clone())?;
+            let runs_as_users = slurm.changes_users();
+            (Box::new(slurm), runs_as_users)
+        }
+        None => {
+            let local = backend(args, &places, queue.0.clone())?;
+            let runs_as_users = local.changes_users();
+            (Box::new(local), runs_as_users)
+        }
+    };
+    core.announces = backend.wants_announcements();
     let host = HostOptions {
         core,
         tenants,
@@ -56,7 +73,7 @@ pub fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     };
     let metrics = Arc::new(Metrics::new());
     let policy = host.core.policy.clone();
-    let host = Host::start(host, store, Box::new(backend), queue, Arc::clone(&metrics));
+    let host = Host::start(host, store, backend, queue, Arc::clone(&metrics));
     let host = host.map_err(operation)?;
     let front = Front::new(&host, maker::maker(), places.store.clone(), places.run.clone());
     let front = front.with_forecasts(oracle);

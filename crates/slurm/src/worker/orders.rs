@@ -48,8 +48,13 @@ impl Worker {
         if let Some(slurm) = adopted {
             self.keep(job);
             let comment = self.ledger.entries[&job].comment(&self.instance, job);
-            if let Err(error) = self.actor.mark(slurm, &comment) {
-                tracing::warn!(job = job.0, slurm, %error, "an adopted job cannot be marked");
+            match self.actor.mark(slurm, &comment) {
+                Ok(()) => {
+                    self.ledger.entries.entry(job).and_modify(|entry| entry.marked = true);
+                    self.runs.entry(job).and_modify(|run| run.acted = Instant::now());
+                    self.keep(job);
+                }
+                Err(error) => self.let_go(job, &format!("it cannot be taken over: {error}")),
             }
             self.look_soon();
         }
@@ -84,7 +89,7 @@ impl Worker {
             (run.written, run.ear) = Default::default();
             (run.stop_told, run.kill_at, run.released) = (false, None, None);
         }
-        // The daemon asks again for what is not here after its next start; only what Slurm may know must be kept.
+        self.keep(job);
     }
 
     pub(super) fn stop(&mut self, key: Key, stop: StopOrder) {

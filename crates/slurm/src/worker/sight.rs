@@ -76,6 +76,11 @@ impl Worker {
             None => run.see(Known::Missing),
         }
         if entry.adopted {
+            let mark = entry.comment(&self.instance, job);
+            let handed_back = entry.marked && by_id.get(&id).is_some_and(|one| one.comment != mark);
+            if handed_back {
+                return self.let_go(job, "it was handed back to Slurm");
+            }
             self.see_adopted(job);
         }
     }

@@ -1,12 +1,12 @@
 //! What is decided about jobs, and done: steps of one kind together, so that Slurm is called once for many jobs.
 
 use super::{Key, Worker};
-use crate::act::{Submission, minutes};
+use crate::act::{Place, Submission, minutes};
 use crate::call::CallError;
 use crate::decide::{self, Known, Sight, Step};
 use crate::folder::{self, Written};
 use crate::ledger::{Course, Stage};
-use crate::spot::{self, Spot};
+use crate::spot;
 use std::time::{Duration, Instant};
 use trainyard_api::wire::FromJob;
 
@@ -135,8 +135,14 @@ impl Worker {
         let refused = run.retry_at.is_some_and(|at| now < at) && course.is_none();
         let hopeless = run.slurm.as_ref().is_some_and(|job| is_hopeless(&job.reason));
         let patience = if hopeless { HOPELESS } else { self.options.patience };
+        let known = match run.known {
+            _ if entry.submitting => Known::Unknown,
+            // What was another's is never submitted by us: the daemon withdraws it soon.
+            Known::Absent if entry.adopted && !entry.withdrawn => Known::Leaving,
+            ref known => known.clone(),
+        };
         Some(Sight {
-            known: if entry.submitting { Known::Unknown } else { run.known.clone() },
+            known,
             stage: course.map(|course| course.stage),
             // A job that was another's writes no files: that it was seen to run is all there is.
             taken: run.written.taken || (entry.adopted && course.is_some_and(|c| c.started)),
@@ -231,7 +237,7 @@ impl Worker {
 
     /// Authorises attempts, puts their Slurm jobs in place, and releases those that are there.
     fn place(&mut self, jobs: &[JobId]) {
-        let mut ready: Vec<(JobId, (u32, Spot, Option<u64>))> = Vec::new();
+        let mut ready: Vec<(JobId, Place)> = Vec::new();
         for job in jobs {
             match self.prepare(*job) {
                 Ok(Some(place)) => ready.push((*job, place)),
@@ -256,7 +262,7 @@ impl Worker {
     }
 
     /// Makes everything ready that must be there before an attempt may start.
-    fn prepare(&mut self, job: JobId) -> Result<Option<(u32, Spot, Option<u64>)>, String> {
+    fn prepare(&mut self, job: JobId) -> Result<Option<Place>, String> {
         let Some(entry) = self.ledger.entries.get(&job) else { return Ok(None) };
         let (Some(slurm), Some(course)) = (entry.slurm, &entry.attempt) else { return Ok(None) };
         let (attempt, order, adopted) = (course.attempt, &entry.order, entry.adopted);
@@ -282,7 +288,7 @@ impl Worker {
         }
         // From here on it may run: that must be known after any crash.
         let kept = self.keep(job);
-        Ok(kept.then_some((slurm, spot, limit)))
+        Ok(kept.then_some(Place { slurm, spot, minutes: limit }))
     }
 
     fn tell_stops(&mut self, jobs: &[JobId]) {
@@ -359,8 +365,7 @@ impl Worker {
     fn again(&mut self, job: JobId) {
         let Some(entry) = self.ledger.entries.get_mut(&job) else { return };
         if entry.adopted {
-            let what = "it is not in Slurm any more, where it was taken over from".to_owned();
-            (self.reports)(Report::Gone { job, why: what });
+            return self.let_go(job, "it is not in Slurm any more, where it was taken over from");
         }
         entry.slurm = None;
         if let Some(course) = &mut entry.attempt {
@@ -388,6 +393,23 @@ impl Worker {
             let attempt = course.attempt;
             let exit = self.exit_by_files((job, attempt));
             self.over((job, attempt), Exit { asked_to_stop: true, ..exit });
+        }
+    }
+
+    /// A job that was another's is not ours any more: nothing is done to it from now on.
+    pub(super) fn let_go(&mut self, job: JobId, why: &str) {
+        let Some(entry) = self.ledger.entries.get_mut(&job) else { return };
+        entry.slurm = None;
+        let course = entry.attempt.as_ref().filter(|course| course.stage != Stage::Over);
+        let attempt = course.map(|course| course.attempt);
+        if let Some(run) = self.runs.get_mut(&job) {
+            run.slurm = None;
+            run.now_is(Known::Absent);
+        }
+        self.keep(job);
+        (self.reports)(Report::Gone { job, why: why.to_owned() });
+        if let Some(attempt) = attempt {
+            self.over((job, attempt), Exit { asked_to_stop: true, ..Exit::default() });
         }
     }
 

@@ -5,6 +5,7 @@
 mod cluster;
 mod failing;
 mod moving;
+mod promises;
 mod running;
 mod say;
 mod scale;

@@ -11,10 +11,12 @@ use trainyard_types::JobId;
 fn a_job_waits_held_runs_where_it_is_put_and_leaves_nothing_behind() {
     let Some(cluster) = Cluster::up("a job from announcement to end") else { return };
     let mut yard = Yard::new(&cluster);
-    let text = "echo on $SLURMD_NODENAME with $CUDA_VISIBLE_DEVICES rank $RANK of $WORLD_SIZE in $PWD $A; \
+    let text = "echo on $SLURMD_NODENAME with $CUDA_VISIBLE_DEVICES rank $RANK of $WORLD_SIZE in $PWD $A $SLURM_CPUS_ON_NODE; \
                 echo '{\"type\":\"progress\",\"done\":5,\"total\":10}' >>$TRAINYARD_REPORT_FILE; \
                 echo '{\"type\":\"saved\",\"done\":5}' >>$TRAINYARD_REPORT_FILE; sleep 1; exit 7";
     let mut job = waiting(&yard, 1, 2, text);
+    // It asks for nothing of its host, and gets the share that goes with its GPUs.
+    job.limits = trainyard_backend::order::Limits::default();
     job.env.insert("A".to_owned(), "it's $(a)".to_owned());
     yard.backend().announce(job.clone());
     within("a held job", || cluster.queue() == ["1 PENDING JobHeldUser"]);
@@ -30,7 +32,7 @@ fn a_job_waits_held_runs_where_it_is_put_and_leaves_nothing_behind() {
     let exit = yard.until_ended((1, 1));
     assert_eq!((exit.code, exit.saved, exit.done), (Some(7), Some(5.0), Some(5.0)), "{exit:?}");
     assert!(exit.ran_seconds >= 1.0 && !exit.asked_to_stop && !exit.lost, "{exit:?}");
-    assert_eq!(yard.log((1, 1), 0), "on n3 with 0,1 rank 0 of 1 in / it's $(a)\n");
+    assert_eq!(yard.log((1, 1), 0), "on n3 with 0,1 rank 0 of 1 in / it's $(a) 8\n");
     yard.backend().forget(job.job, trainyard_types::Attempt(1));
     yard.backend().withdraw(JobId(1));
     within("nothing is left", || cluster.queue().is_empty());
@@ -134,7 +136,7 @@ fn a_daemon_that_was_away_finds_everything_again_even_without_slurmctld() {
     let found = yard.backend().take_stock();
     assert!(matches!(found[..], [Found::Running { started: true, .. }]), "{found:?}");
     yard.until("trouble", |report| match report {
-        Report::Trouble(Some(what)) => Some(assert!(what.contains("since"), "{what}")),
+        Report::Trouble(Some(what)) => what.contains("since").then_some(()),
         _ => None,
     });
     assert_eq!(yard.until_ended((1, 1)).code, Some(4), "its script said so");

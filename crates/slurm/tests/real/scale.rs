@@ -4,7 +4,7 @@ use crate::cluster::Cluster;
 use crate::say::say;
 use crate::yard::{Yard, placed, waiting, within};
 use std::time::Instant;
-use trainyard_backend::{Backend, Report};
+use trainyard_backend::Backend;
 
 const JOBS: u32 = 1000;
 
@@ -57,12 +57,7 @@ fn a_thousand_waiting_jobs_cost_less_than_a_second_a_look_and_a_placement_half_o
             assert!(began.elapsed().as_secs() < 60, "{id}: {out}");
         }
         placements.push(began.elapsed().as_secs_f64());
-        yard.until("an end", |report| match report {
-            Report::Ended { job: ended, exit, .. } if ended.0 == job => {
-                Some(assert_eq!(exit.code, Some(0)))
-            }
-            _ => None,
-        });
+        assert_eq!(yard.until_ended((job, 1)).code, Some(0));
     }
     placements.sort_by(f64::total_cmp);
     say(&format!(
