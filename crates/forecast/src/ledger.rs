@@ -2,19 +2,16 @@
 
 use crate::foresee::{Foreseen, ForeseenJob};
 use crate::lengths::{Lengths, PastJob};
-use crate::spread::{Class, Intervals, Spread, What};
+use crate::spread::{Class, Fell, Intervals, Spread, WATCHED, Waiting, What};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trainyard_types::{End, JobId, Span, Time};
+use trainyard_types::{End, JobId, Time};
 
-/// Estimates that wait, of one job and of all.
-const OPEN_OF_JOB_MAX: usize = 4;
+/// Estimates that wait, of one job and of all; beyond that every other one of the job is dropped.
+const OPEN_OF_JOB_MAX: usize = 48;
 const OPEN_MAX: usize = 20_000;
-/// Estimates of one forecast that are noted.
+/// Jobs of one forecast that are noted, so that all parts of a long life are.
 const NOTED_MAX: usize = 64;
-/// A job is noted again when it is older by this part since the last time, or by a minute if that is more.
-const AGAIN_AFTER: f64 = 0.25;
-const AGAIN_AFTER_LEAST: Span = Span::secs(60);
 
 /// An estimate that waits.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +20,10 @@ struct Open {
     /// What was expected, in seconds from then.
     class: Class,
     seconds: f32,
+    /// The interval that was given for it, and whether it is known where it fell.
+    within: (f32, f32),
+    #[serde(default)]
+    fell: bool,
 }
 
 /// All that forecasts have learnt: lengths of past jobs, factors of past estimates, and estimates that wait.
@@ -43,6 +44,8 @@ impl Ledger {
     /// moment alone.
     pub fn note(&mut self, foreseen: &Foreseen) {
         let now = foreseen.now;
+        self.find_late(now);
+        let intervals = self.intervals(now, WATCHED);
         let mut open: BTreeMap<JobId, Vec<Open>> =
             std::mem::take(&mut self.open).into_iter().collect();
         let mut count: usize = open.values().map(Vec::len).sum();
@@ -54,14 +57,14 @@ impl Ledger {
             if noted == NOTED_MAX || count >= OPEN_MAX {
                 break;
             }
-            if !is_due(own, foreseen, one) {
-                continue;
-            }
+            let all = own.len();
+            thin_out(own);
+            count -= all - own.len();
             let before = own.len();
-            own.extend(estimates(one, now).map(|(class, seconds)| Open {
-                made: now,
-                class,
-                seconds: seconds as f32,
+            own.extend(estimates(one, now).map(|(class, seconds)| {
+                let (low, high, _) = intervals.around(class, seconds);
+                let within = (low as f32, high as f32);
+                Open { made: now, class, seconds: seconds as f32, within, fell: false }
             }));
             noted += usize::from(own.len() > before);
             count += own.len() - before;
@@ -84,7 +87,10 @@ impl Ledger {
             };
             if let Some(at) = at.filter(|at| *at >= one.made) {
                 let real = at.since(one.made).as_secs_f64();
-                self.spread.learn(one.class, f64::from(one.seconds), real);
+                self.spread.learn(one.class, one.made, f64::from(one.seconds), real);
+                if !one.fell {
+                    self.spread.watch(one.class, one.fell_at(real));
+                }
             }
         }
     }
@@ -102,12 +108,37 @@ impl Ledger {
     /// Intervals that are right so much of the time, as far as is known at a moment.
     pub fn intervals(&self, now: Time, confidence: f64) -> Intervals {
         let open = self.open.iter().flat_map(|(_, open)| open);
-        let late = open.filter_map(|one| {
-            let (expected, gone) = (f64::from(one.seconds), now.since(one.made).as_secs_f64());
-            (gone > expected && one.class.what != What::Start)
-                .then_some((one.class, expected, gone))
+        let waiting = open.map(|one| Waiting {
+            class: one.class,
+            made: one.made,
+            expected: f64::from(one.seconds),
+            gone: now.since(one.made).as_secs_f64(),
         });
-        self.spread.intervals(confidence, &late.collect::<Vec<_>>())
+        self.spread.intervals(confidence, &waiting.collect::<Vec<_>>())
+    }
+
+    /// What is later than its interval is known to be so before it comes true.
+    fn find_late(&mut self, now: Time) {
+        for one in self.open.iter_mut().flat_map(|(_, open)| open) {
+            let gone = now.since(one.made).as_secs_f64();
+            if !one.fell && one.fell_at(gone) == Fell::After {
+                one.fell = true;
+                self.spread.watch(one.class, Fell::After);
+            }
+        }
+    }
+}
+
+impl Open {
+    fn fell_at(&self, real: f64) -> Fell {
+        let (low, high) = (f64::from(self.within.0), f64::from(self.within.1));
+        // A hair is not worth a word, and single numbers are rounded.
+        let hair = 1e-3 + 1e-6 * real;
+        match real {
+            real if real < low - hair => Fell::Before,
+            real if real > high + hair => Fell::After,
+            _ => Fell::Within,
+        }
     }
 }
 
@@ -129,14 +160,16 @@ fn is_foreseeable(end: End) -> bool {
     }
 }
 
-/// Whether a job may be noted once more.
-fn is_due(own: &[Open], foreseen: &Foreseen, one: &ForeseenJob) -> bool {
+/// Makes room for more estimates of a job by dropping those of every other moment.
+fn thin_out(own: &mut Vec<Open>) {
+    if own.len() < OPEN_OF_JOB_MAX {
+        return;
+    }
     let mut moments: Vec<Time> = own.iter().map(|open| open.made).collect();
     moments.dedup();
-    let Some(last) = moments.last() else { return true };
-    let age = foreseen.now.since(foreseen.sizes.job(one.job).job.submitted);
-    let pause = age.scaled(AGAIN_AFTER).0.max(AGAIN_AFTER_LEAST.0);
-    moments.len() < OPEN_OF_JOB_MAX && foreseen.now.since(*last) >= Span(pause)
+    own.retain(|open| {
+        moments.iter().position(|made| *made == open.made).is_some_and(|at| at % 2 == 0)
+    });
 }
 
 /// Bits well mixed, after the finaliser of SplitMix64 (Steele, Lea, Flood 2014).

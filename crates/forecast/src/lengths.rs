@@ -60,8 +60,8 @@ impl PastJob {
 pub struct Lengths {
     /// Model, GPUs, seconds on GPUs.
     lengths: VecDeque<(u32, u32, f32)>,
-    /// Work as it was over work as it was told.
-    told: VecDeque<f32>,
+    /// Work as it was over work as it was told, and what it weighs: GPU-seconds.
+    told: VecDeque<(f32, f32)>,
 }
 
 impl Lengths {
@@ -76,7 +76,8 @@ impl Lengths {
         }
         let seconds = past.ran.as_secs_f64() as f32;
         self.lengths.push_back((past.model.0, past.gpus, seconds));
-        self.told.extend(past.over_told.map(|ratio| ratio as f32));
+        let weight = seconds * past.gpus.max(1) as f32;
+        self.told.extend(past.over_told.map(|ratio| (ratio as f32, weight)));
         while self.lengths.len() > LENGTHS_MAX {
             self.lengths.pop_front();
         }
@@ -103,10 +104,11 @@ impl Lengths {
                 groups.entry(group).or_default().push(*seconds);
             }
         }
-        let mut told: Vec<f32> = self.told.iter().copied().collect();
-        for values in groups.values_mut().chain([&mut told]) {
+        for values in groups.values_mut() {
             values.sort_unstable_by(f32::total_cmp);
         }
+        let mut told: Vec<(f32, f32)> = self.told.iter().copied().collect();
+        told.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
         Sorted { groups, told }
     }
 }
@@ -126,12 +128,15 @@ enum Group {
 #[derive(Clone, Debug, Default)]
 pub struct Sorted {
     groups: BTreeMap<Group, Vec<f32>>,
-    told: Vec<f32>,
+    told: Vec<(f32, f32)>,
 }
 
 impl Sorted {
-    /// How long a job that has run for so long goes on: the median of what was left to past jobs that got so far, of
+    /// How long a job that has run for so long goes on: the mean of what was left to past jobs that got so far, of
     /// those most like it that are enough. One that outlived them all is taken to be half way.
+    ///
+    /// The mean, because a queue takes as long as all that is before it together; that a single job mostly takes less
+    /// is found out by how far estimates are off.
     pub fn left(&self, job: &Job, ran: Span) -> Option<Span> {
         let ran = ran.as_secs_f64() as f32;
         let groups =
@@ -140,24 +145,35 @@ impl Sorted {
             let Some(seconds) = self.groups.get(&group) else { continue };
             let longer = &seconds[seconds.partition_point(|one| *one <= ran)..];
             if longer.len() >= FEWEST {
-                return Some(Span::from_secs_f64(f64::from(longer[longer.len() / 2] - ran)));
+                return Some(Span::from_secs_f64(mean(longer) - f64::from(ran)));
             }
         }
         let all = self.groups.get(&Group::All)?;
         (all.len() >= FEWEST).then(|| Span::from_secs_f64(f64::from(ran)))
     }
 
-    /// By what a told size is to be multiplied for a job of which a part of it is done: the median of what sizes
-    /// turned out to be, of those that turned out larger than that part.
+    /// By what a told size is to be multiplied for a job of which a part of it is done: what jobs took in all over
+    /// what was told in all, of those that turned out larger than that part.
+    ///
+    /// All together, because whoever errs upwards is told as long: the mean of single ratios would be too large.
     pub fn over_told(&self, part: f64) -> f64 {
-        let larger = &self.told[self.told.partition_point(|one| f64::from(*one) <= part)..];
+        let larger = &self.told[self.told.partition_point(|one| f64::from(one.0) <= part)..];
         match larger.len() {
             // Nobody was that far off: a tenth of what was told is left.
             ..FEWEST if part >= 1.0 => part + 0.1,
             ..FEWEST => 1.0,
-            count => f64::from(larger[count / 2]),
+            _ => {
+                let real: f64 = larger.iter().map(|one| f64::from(one.1)).sum();
+                let told: f64 = larger.iter().map(|one| f64::from(one.1 / one.0)).sum();
+                // Never less than what is done already.
+                (real / told).max(part)
+            }
         }
     }
+}
+
+fn mean(values: &[f32]) -> f64 {
+    values.iter().map(|value| f64::from(*value)).sum::<f64>() / values.len().max(1) as f64
 }
 
 #[cfg(test)]
@@ -185,7 +201,7 @@ mod tests {
             lengths.learn(&past(id, if id < 10 { 100 } else { 10_000 }, None));
         }
         let (job, sorted) = (Job::simple(JobId(99), Time::ZERO, 1), lengths.sorted());
-        assert_eq!(sorted.left(&job, Span::ZERO), Some(Span::secs(10_000)));
+        assert_eq!(sorted.left(&job, Span::ZERO), Some(Span::secs(5_050)));
         assert_eq!(sorted.left(&job, Span::secs(200)), Some(Span::secs(9_800)));
         assert_eq!(sorted.left(&job, Span::secs(20_000)), Some(Span::secs(20_000)), "half way");
         assert_eq!(Lengths::default().sorted().left(&job, Span::ZERO), None);
@@ -200,5 +216,6 @@ mod tests {
             lengths.learn(&past(id, 100, Some(if id < 10 { 0.5 } else { 2.0 })));
         }
         assert_eq!(lengths.sorted().over_told(0.6), 2.0);
+        assert_eq!(lengths.sorted().over_told(0.0), 0.8, "2000 s in all, 2500 s told in all");
     }
 }

@@ -1,14 +1,16 @@
 //! A run from a moment as a row of a comparison.
 
 use crate::foresee::Foreseen;
+use crate::sizes::Grounds;
 use trainyard_report::Spread;
 use trainyard_report::fairness::{Life, Rho, rhos_of_lives};
+use trainyard_sim::JobOutcome;
 use trainyard_types::{End, JobId, Span, Time};
 
 /// The jobs of a moment under one policy. Times of completion count from each job's submission.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
-    /// Jobs that do all their work by then.
+    /// Jobs that do all their work by then; one of which only its time limit is known ends with that.
     pub finished: u64,
     /// Completion times of these, in seconds.
     pub completion_s: Spread,
@@ -37,7 +39,7 @@ impl Row {
     pub fn new(foreseen: &Foreseen, ideal: impl Fn(JobId) -> Option<Span>) -> Row {
         let outcome = &foreseen.outcome;
         let submitted = |job: JobId| foreseen.sizes.job(job).job.submitted;
-        let ends = || outcome.jobs.iter().filter(|one| one.end == End::Finished);
+        let ends = || outcome.jobs.iter().filter(|one| is_done(foreseen, one));
         let completion = ends().map(|one| one.ended.since(submitted(one.job)));
         let wait =
             foreseen.jobs.iter().filter_map(|one| Some(one.starts?.since(submitted(one.job))));
@@ -61,9 +63,15 @@ impl Row {
     }
 }
 
+/// Whether a job does all its work, as far as that is known.
+fn is_done(foreseen: &Foreseen, one: &JobOutcome) -> bool {
+    let by_limit = foreseen.sizes.grounds(one.job) == Some(Grounds::Limit);
+    one.end == End::Finished || one.end == End::TimeLimit && by_limit
+}
+
 fn rhos(foreseen: &Foreseen, ideal: impl Fn(JobId) -> Option<Span>) -> Vec<f64> {
     let outcome = &foreseen.outcome;
-    let finished = outcome.jobs.iter().filter(|one| one.end == End::Finished);
+    let finished = outcome.jobs.iter().filter(|one| is_done(foreseen, one));
     let lives = finished.filter_map(|one| {
         let job = &foreseen.sizes.job(one.job).job;
         let gpus = job.want.gpus;

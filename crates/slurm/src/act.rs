@@ -47,6 +47,8 @@ pub struct Place {
     pub spot: Spot,
     /// For how many minutes at most.
     pub minutes: Option<u64>,
+    /// What it asks for is its user's own affair: only its nodes are said.
+    pub adopted: bool,
 }
 
 impl Actor {
@@ -211,8 +213,12 @@ impl Actor {
 }
 
 fn place_line(place: &Place) -> String {
-    let Place { slurm: job, spot, minutes } = place;
+    let Place { slurm: job, spot, minutes, adopted } = place;
     let (count, nodes) = (spot.nodes.len(), spot.nodes.join(","));
+    if *adopted {
+        // Slurm refuses to change a request with a type of GPU into one without, and its script counts on the rest.
+        return format!("update JobId={job} ReqNodeList={nodes} StartTime=now");
+    }
     let gres = spot.gres.as_ref().map_or_else(String::new, |gres| format!("gres:{gres}"));
     let time = minutes.map_or_else(String::new, |minutes| format!(" TimeLimit={minutes}"));
     // `StartTime=now`: a job that was requeued may otherwise not start again for two minutes.
@@ -249,9 +255,13 @@ mod tests {
             memory_mib: 900,
         };
         assert_eq!(
-            place_line(&Place { slurm: 7, spot, minutes: Some(5) }),
+            place_line(&Place { slurm: 7, spot: spot.clone(), minutes: Some(5), adopted: false }),
             "update JobId=7 ReqNodeList=n1,n2 NumNodes=2-2 TresPerNode=gres:gpu:v100:2 MinCPUsNode=4 \
              MinMemoryNode=900 Requeue=0 StartTime=now TimeLimit=5"
+        );
+        assert_eq!(
+            place_line(&Place { slurm: 7, spot, minutes: None, adopted: true }),
+            "update JobId=7 ReqNodeList=n1,n2 StartTime=now"
         );
     }
 

@@ -3,6 +3,7 @@
 //! - [`scenario`]: runs a scenario text and gives back its stable text.
 //! - [`conformance`]: what every backend must do, as one body of tests for all of them.
 //! - [`machine`], [`dice`]: a backend without processes, and chance from a seed.
+//! - [`calibration`]: a trace replayed with forecasts along the way.
 //! - [`forgetful`]: wraps a policy so that it loses its memory now and then.
 //! - [`gavel`]: recorded runs of Gavel's own simulator.
 //! - [`host`]: an engine whose events a test says one by one.
@@ -21,6 +22,7 @@ macro_rules! say {
     }};
 }
 
+pub mod calibration;
 pub mod conformance;
 pub mod dice;
 pub mod forgetful;

@@ -209,6 +209,20 @@ async function checkSignIn(browser, url) {
   await close();
 }
 
+/** A daemon that cannot be reached is told of, and found again. */
+async function checkLost(browser, url) {
+  const { page, close } = await open(browser, url, LOOKS.dark);
+  await ready(page);
+  await page.context().setOffline(true);
+  run("unseen", 1, "true");
+  check(await until(page, () => document.getElementById("banner").textContent.includes("Connection lost"), null, 40000), "a lost connection is told of");
+  await page.screenshot({ path: join(folder, "lost-dark.png") });
+  await page.context().setOffline(false);
+  check(await until(page, () => document.getElementById("live").dataset.state === "live", null, 40000), "and made again by itself");
+  check(await until(page, () => document.body.textContent.includes("unseen")), "what happened meanwhile is shown");
+  await close();
+}
+
 const browser = await launch();
 try {
   const url = yard("web");
@@ -243,6 +257,7 @@ try {
   }
   await checkViewer(browser);
   await checkSignIn(browser, yard("web"));
+  await checkLost(browser, yard("web"));
 } finally {
   await browser.close();
 }

@@ -2,7 +2,7 @@
 
 import { actOnNode } from "./ask.js";
 import { jobColour, tenantColour } from "./colours.js";
-import { choice, el, tile } from "./dom.js";
+import { choice, el, renew, setText, tile } from "./dom.js";
 import { ClusterMap } from "./map.js";
 import { count, isOver, isPlaced, moment, percent, span, standingName, standingTone } from "./words.js";
 
@@ -45,19 +45,30 @@ export function cluster(yard) {
     const row = spot && yard.nodes.get(spot.node);
     if (!row) {
       const idle = yard.status && yard.jobs.size === 0;
-      aside.replaceChildren(el("p", { class: "soft" }, idle
-        ? "Nothing was submitted yet."
-        : "Point at a GPU, or move over the map with the arrow keys, to see what runs there."),
-      ...(idle ? [el("p", { class: "small" }, el("code", {}, "trainyard run -- python train.py"))] : []));
-      return;
+      return renew(aside, [idle], () => [
+        el("p", { class: "soft" }, idle ? "Nothing was submitted yet." : "Point at a GPU, or move over the map with the arrow keys, to see what runs there."),
+        idle ? el("p", { class: "small" }, el("code", {}, "trainyard run -- python train.py")) : "",
+      ]);
     }
     const jobs = row.gpus[spot.gpu] ?? [];
-    aside.replaceChildren(
+    const known = jobs.map(id => yard.jobs.get(id));
+    renew(aside, [row, spot.gpu, by, yard.status.role, known.map(job => [job?.standing, job?.progress])], () => describe(row, spot, jobs));
+    for (const since of aside.querySelectorAll("[data-since]")) setText(since, ` for ${span(yard.now() - Number(since.dataset.since))}`);
+  }
+
+  function describe(row, spot, jobs) {
+    return [
       el("h2", {}, row.name, el("span", { class: "badge", data: { tone: row.state === "up" ? "good" : row.state === "drained" ? "" : "bad" } }, row.state === "up" ? "in service" : row.state)),
       el("p", { class: "soft small" }, `GPU ${spot.gpu} of ${row.gpus.length} ${row.gpu_type}, ${row.free} free here`),
       row.reason ? el("p", { class: "small" }, row.reason) : "",
-      jobs.length ? el("ul", { class: "jobs" }, jobs.map(jobItem)) : el("p", { class: "soft" }, row.state === "up" ? "This GPU is free." : "No job uses this GPU."),
-      yard.is("operator") ? el("div", { class: "buttons" }, nodeButton(row)) : "");
+      jobs.length ? el("ul", { class: "jobs" }, jobs.map(jobItem)) : el("p", { class: "soft" }, idleWords(row, spot.gpu)),
+      yard.is("operator") ? el("div", { class: "buttons" }, nodeButton(row)) : "",
+    ];
+  }
+
+  function idleWords(row, gpu) {
+    if (row.claimed?.includes(gpu)) return "Others use this GPU, who are not scheduled here.";
+    return row.state === "up" ? "This GPU is free." : "No job uses this GPU.";
   }
 
   function jobItem(id) {
@@ -69,7 +80,8 @@ export function cluster(yard) {
     return el("li", {},
       el("div", {}, name),
       el("div", { class: "small soft" }, `${job.user}${job.tenant === job.user ? "" : ` · ${job.tenant}`} · ${count(job.gpus)} GPU${job.gpus === 1 ? "" : "s"}${part ? ` · ${percent(part / 1000)} of each` : ""}`),
-      el("div", { class: "small" }, el("span", { class: "badge", data: { tone: standingTone(job.standing) } }, standingName(job.standing)), ` for ${span(yard.now() - job.since)}${job.progress === null ? "" : ` · ${percent(job.progress)} done`}`));
+      el("div", { class: "small" }, el("span", { class: "badge", data: { tone: standingTone(job.standing) } }, standingName(job.standing)),
+        el("span", { data: { since: String(job.since) } }), job.progress === null ? "" : ` · ${percent(job.progress)} done`));
   }
 
   function nodeButton(row) {
@@ -98,8 +110,8 @@ export function cluster(yard) {
       el("a", { href: `#/job/${job.id}` }, `${job.id} ${job.name}`), el("span", { class: "soft" }, job.user), el("span", { class: "rest", title: rest }, rest));
     waits.sort((a, b) => b.priority - a.priority || a.submitted - b.submitted);
     over.sort((a, b) => b.since - a.since);
-    next.set(waits.slice(0, LISTED).map(job => entry(job, job.why)));
-    ended.set(over.slice(0, LISTED).map(job => entry(job, `${moment(job.ended)}, ran ${span(job.ran_seconds)}`)));
+    next.set(waits.slice(0, LISTED), job => entry(job, job.why));
+    ended.set(over.slice(0, LISTED), job => entry(job, `${moment(job.ended)}, ran ${span(job.ran_seconds)}`));
   }
 
   function update(clockOnly) {
@@ -125,7 +137,7 @@ export function cluster(yard) {
 function list(title) {
   const items = el("ul", { class: "list" });
   const box = el("div", { class: "card", hidden: true }, el("h2", {}, title), items);
-  return { box, set: entries => { box.hidden = !entries.length; items.replaceChildren(...entries); } };
+  return { box, set: (jobs, entry) => { box.hidden = !jobs.length; renew(items, jobs.map(job => [job.id, job.standing, job.why]), () => jobs.map(entry)); } };
 }
 
 /** Racks where there are any, else a group for each type of GPU. */
@@ -134,7 +146,7 @@ function groups(yard, nodes) {
     return yard.racks.map(rack => ({ name: rack.name, nodes: rack.nodes.map(name => yard.nodes.get(name)).filter(Boolean) }));
   }
   const kinds = new Map();
-  for (const node of nodes) kinds.set(node.gpu_type, [...(kinds.get(node.gpu_type) ?? []), node]);
+  for (const node of nodes) kinds.get(node.gpu_type)?.push(node) ?? kinds.set(node.gpu_type, [node]);
   return [...kinds].map(([name, members]) => ({ name, nodes: members }));
 }
 

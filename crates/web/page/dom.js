@@ -39,6 +39,17 @@ export function tile(name) {
   return { box: el("li", {}, label, figure), set: (value, about) => { setText(figure, value); if (about) setText(label, about); } };
 }
 
+/**
+ * Fills an element anew only where `key` differs from the last time, so that a button under the pointer or a link
+ * with the focus is not taken away while nothing changed.
+ */
+export function renew(element, key, make) {
+  const text = JSON.stringify(key);
+  if (element.renewedBy === text) return;
+  element.renewedBy = text;
+  element.replaceChildren(...[make()].flat().filter(child => child !== null && child !== ""));
+}
+
 /** Says something to those who hear the page. */
 export function announce(text) {
   document.getElementById("say").textContent = text;

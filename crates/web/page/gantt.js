@@ -50,12 +50,18 @@ export class Gantt {
     this.later();
   }
 
+  /** The moment moves on. */
+  tick(now) {
+    this.now = now;
+    this.later();
+  }
+
   high() {
     return this.rows <= 48 ? 20 : this.rows <= 512 ? 12 : 5;
   }
 
   gutter() {
-    return this.canvas.clientWidth < 600 ? 70 : 130;
+    return this.canvas.clientWidth < 600 ? 84 : 130;
   }
 
   draw() {

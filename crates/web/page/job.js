@@ -4,7 +4,7 @@ import { get, has } from "./api.js";
 import { actOnJob } from "./ask.js";
 import { jobColour } from "./colours.js";
 import { Curve } from "./curve.js";
-import { el, setText, tile } from "./dom.js";
+import { el, renew, setText, tile } from "./dom.js";
 import { Log } from "./log.js";
 import { count, expected, figure, isOver, isPlaced, moment, percent, span, standingName, standingTone } from "./words.js";
 
@@ -111,12 +111,12 @@ export function job(yard, part) {
     why.hidden = !said;
     if (!said) return;
     const blockers = said.blockers.slice(0, 12).flatMap((other, index) => [index ? ", " : "", el("a", { href: `#/job/${other}` }, String(other))]);
-    why.replaceChildren(el("h2", {}, "Why it waits"),
+    renew(why, said, () => [el("h2", {}, "Why it waits"),
       el("ul", { class: "reasons" }, said.reasons.map(reason => el("li", {}, reason))),
       el("dl", {},
         said.nearest_change ? [el("dt", {}, "What would change that"), el("dd", {}, said.nearest_change)] : [],
         blockers.length ? [el("dt", {}, "Held by jobs"), el("dd", {}, blockers)] : [],
-        said.not_before ? [el("dt", {}, "Not before"), el("dd", {}, `${moment(said.not_before)} (in ${span(said.not_before - yard.now())})`)] : []));
+        said.not_before ? [el("dt", {}, "Not before"), el("dd", {}, `${moment(said.not_before)} (in ${span(said.not_before - yard.now())})`)] : [])]);
     why.lastChild.style.marginTop = ".6rem";
   }
 

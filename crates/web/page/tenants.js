@@ -21,7 +21,7 @@ export function tenants(yard) {
   const use = el("tbody");
   const shares = el("div", { class: "card" },
     el("h2", {}, "Shares"),
-    el("div", { class: "scroll" }, el("table", {}, el("thead", {}, heads(["Tenant", "Used, and the line it is entitled to", "Entitled", "Used", "GPUs now", "Ceiling", "Weight", "Running", "Waiting"], 2)), body)));
+    el("div", { class: "scroll" }, el("table", {}, el("thead", {}, heads(["Tenant", "Used against entitled", "Entitled", "Used", "GPUs now", "Ceiling", "Weight", "Running", "Waiting"], 2)), body)));
   const used = el("div", { class: "card" },
     el("h2", {}, "Last 24 hours"),
     el("div", { class: "scroll" }, el("table", {}, el("thead", {}, heads(["User", "Tenant", "GPU-hours", "Jobs", "Launches", "Cost"], 2)), use)));

@@ -2,13 +2,14 @@
 
 import { get } from "./api.js";
 import { jobColour, tenantColour } from "./colours.js";
-import { choice, el } from "./dom.js";
+import { choice, el, renew } from "./dom.js";
 import { Gantt } from "./gantt.js";
-import { count, moment, span } from "./words.js";
+import { count, expected, isOver, isPlaced, moment, span } from "./words.js";
 
 const SPANS = [[900, "15 min"], [3600, "1 h"], [21600, "6 h"], [86400, "24 h"], [604800, "7 d"]];
 const AHEAD = 0.25;
 const EVERY_LEAST = 2;
+const COMING = 10;
 
 export function timeline(yard) {
   let length = firstLength(yard);
@@ -19,6 +20,7 @@ export function timeline(yard) {
   let asked = 0;
   let pause = EVERY_LEAST;
   let version = -1;
+  let drawn = [];
   const tip = el("div", { class: "tip", hidden: true });
   const told = el("span", { class: "soft", role: "status" });
   const chart = new Gantt({
@@ -31,12 +33,14 @@ export function timeline(yard) {
   const colours = choice("Colour by", [["job", "By job"], ["tenant", "By tenant"]], by, value => { by = value; chart.later(); });
   const button = (title, text, act) => el("button", { type: "button", title, "aria-label": title, on: { click: act } }, text);
   const none = el("div", { class: "card empty", hidden: true }, el("b", {}, "Nothing ran in this time"), "Jobs appear here as soon as they are launched: ", el("code", {}, "trainyard run -- python train.py"));
+  const coming = el("ul", { class: "list" });
+  const next = el("div", { class: "card", hidden: true }, el("h2", {}, "Expected to start"), coming);
   const node = el("section", { class: "view" },
     el("div", { class: "head" }, el("h1", {}, "Timeline"), spans.box,
       el("div", { class: "choice" }, button("Zoom in (+)", "+", () => chart.zoom(1.6)), button("Zoom out (−)", "−", () => chart.zoom(1 / 1.6)), button("Now", "Now", () => { follows = true; spans.press(length); show(); })),
       colours.box, told),
     none, chart.box,
-    el("p", { class: "soft small" }, "The red line is now; pale bars reach to the latest expected end. Drag to move, Ctrl and the wheel to zoom."), tip);
+    el("p", { class: "soft small" }, "The red line is now; pale bars reach to the latest expected end. Drag to move, Ctrl and the wheel to zoom."), next, tip);
 
   function point(bar, x, y) {
     chart.lit = bar?.job ?? null;
@@ -68,9 +72,28 @@ export function timeline(yard) {
   function show() {
     const now = yard.now();
     if (follows) chart.view = { from: now - length, to: now + length * AHEAD };
-    chart.set([...yard.nodes.values()], bars(), now);
+    // Bars are made anew only for another answer; in between only the moment moves.
+    const from = [launches, yard.etas, yard.nodes.size];
+    if (from.some((one, index) => one !== drawn[index])) chart.set([...yard.nodes.values()], bars(), now);
+    else chart.tick(now);
+    drawn = from;
     none.hidden = launches.length > 0 || known === null;
     told.textContent = known === null ? "" : `${count(launches.length)} launch${launches.length === 1 ? "" : "es"}`;
+  }
+
+  /** Those that wait, the first to start first. */
+  function plan() {
+    const now = yard.now();
+    const waits = [];
+    for (const [id, { starts }] of yard.etas) {
+      const job = yard.jobs.get(id);
+      if (starts && job && !isOver(job.standing) && !isPlaced(job.standing)) waits.push([job, starts]);
+    }
+    waits.sort((a, b) => a[1].likely - b[1].likely || a[0].id - b[0].id);
+    next.hidden = !waits.length;
+    renew(coming, [waits.slice(0, COMING).map(([job]) => job.id), Math.floor(now / 5)], () => waits.slice(0, COMING).map(([job, starts]) => el("li", {},
+      el("a", { href: `#/job/${job.id}` }, `${job.id} ${job.name}`), el("span", { class: "soft" }, `${job.user} · ${count(job.gpus)} GPU${job.gpus === 1 ? "" : "s"}`),
+      el("span", { class: "rest" }, expected(starts, now)))));
   }
 
   async function refresh(force) {
@@ -99,6 +122,7 @@ export function timeline(yard) {
     yard.refreshEtas();
     refresh(false);
     if (known) show();
+    plan();
   }
 
   return { title: "Timeline", node, update, close: () => tip.remove() };

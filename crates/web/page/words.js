@@ -39,7 +39,7 @@ export const count = value => Number(value ?? 0).toLocaleString("en");
 export function percent(share) {
   if (share === null || share === undefined || !Number.isFinite(share)) return "–";
   const value = share * 100;
-  return `${value > 0 && value < 9.95 ? value.toFixed(1) : value.toFixed(0)} %`;
+  return `${value > 0 && value < 9.95 ? value.toFixed(1) : value.toFixed(0)}\u00a0%`;
 }
 
 /** A number with three digits that count. */

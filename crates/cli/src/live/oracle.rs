@@ -230,9 +230,8 @@ impl Told {
 }
 
 fn around(intervals: &Intervals, class: Class, seconds: f64) -> (Around, usize) {
-    let (low, high, count) = intervals.around(class, seconds);
-    // Where estimates were off to one side, the nearest that is not is the better guess.
-    (Around { low, likely: seconds.clamp(low, high.max(low)), high: high.max(low) }, count)
+    let ((low, high), likely, count) = intervals.with_middle(class, seconds);
+    (Around { low, likely, high }, count)
 }
 
 impl Foresight for Told {

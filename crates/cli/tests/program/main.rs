@@ -4,6 +4,8 @@ mod bad_input;
 #[cfg(feature = "live")]
 mod daemon;
 #[cfg(feature = "live")]
+mod expecting;
+#[cfg(feature = "live")]
 mod live;
 #[cfg(feature = "live")]
 mod live_and_simulated;

@@ -288,3 +288,90 @@ fn what_can_be_taken_over_is_told_without_a_daemon() {
     assert!(run.out.contains("stays as it is") && run.out.contains("no such job"), "{}", run.out);
     assert!(!place.path("calls").exists(), "nothing is changed in Slurm");
 }
+
+/// A Slurm of one's own, gone with the test; nothing where there cannot be one.
+struct RealSlurm(std::path::PathBuf);
+
+impl RealSlurm {
+    fn up(name: &str) -> Option<RealSlurm> {
+        use std::io::Write;
+        let programs = ["slurmctld", "slurmd", "munged"];
+        let found = |name: &&str| Path::new("/usr/sbin").join(name).exists();
+        let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| {
+            use std::os::unix::fs::MetadataExt;
+            own.uid() == 0
+        });
+        if !is_root || !programs.iter().all(|name| found(name)) {
+            let _ = writeln!(
+                std::io::stderr(),
+                "skipped: {name} needs a real Slurm; to enable it, run the tests as root with Slurm installed (Debian: \
+                 apt-get install slurm-wlm munge)"
+            );
+            return None;
+        }
+        // Sockets have short names, so not under the target directory.
+        let dir = std::env::temp_dir().join(format!("ty-{name}-{}", std::process::id()));
+        let slurm = RealSlurm(dir);
+        slurm.script("up");
+        Some(slurm)
+    }
+
+    fn script(&self, what: &str) {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/slurm-cluster.sh");
+        let output = std::process::Command::new("bash").arg(script).arg(what).arg(&self.0).output();
+        let output = output.expect("bash");
+        assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn conf(&self) -> String {
+        self.0.join("slurm.conf").display().to_string()
+    }
+
+    fn call(&self, program: &str, arguments: &[&str]) -> String {
+        let mut command = std::process::Command::new(program);
+        let output = command.args(arguments).env("SLURM_CONF", self.conf()).output();
+        let output = output.expect("a program of Slurm's");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+}
+
+impl Drop for RealSlurm {
+    fn drop(&mut self) {
+        self.script("down");
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_real_slurm_is_watched_and_not_touched() {
+    let Some(slurm) = RealSlurm::up("shadow") else { return };
+    let place = Place::new("shadow-real");
+    let conf = slurm.conf();
+    let once = |more: &[&str]| {
+        let usual = ["slurm", "shadow", "--once", "--record", "r.jsonl", "--slurm-conf", &conf];
+        let run = place.run(&[&usual[..], more].concat());
+        assert_eq!(run.code, 0, "{}", run.err);
+        run.out
+    };
+    assert!(once(&[]).contains("4 nodes with 20 GPUs; 0 jobs run and 0 wait"));
+    for seconds in ["2", "1", "1", "1"] {
+        let script = format!("sleep {seconds}");
+        let usual = ["--mem=10", "--gres=gpu:a100:8", "-o", "/dev/null", "-D", "/", "-t", "1"];
+        slurm.call("sbatch", &[&usual[..], &["--wrap", &script]].concat());
+    }
+    let begin = std::time::Instant::now();
+    while !slurm.call("squeue", &["-h"]).is_empty() {
+        assert!(begin.elapsed().as_secs() < 120, "{}", slurm.call("squeue", &[]));
+        once(&["--report", "none"]);
+    }
+    let out = once(&["--json", "--policies", "fifo,srtf", "--costs", "free"]);
+    let value: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(value["counts"]["measured"], 4, "{}", value["counts"]);
+    // They ran one after the other on the only node that has eight GPUs of that type.
+    let jct = |row: usize| mean_jct(&value, row);
+    assert!(jct(0) >= jct(1), "in order of arrival, and without a moment lost between: {value}");
+    assert_eq!(value["verdicts"][0]["says"], "too-few");
+    let states = slurm.call("squeue", &["-h", "-t", "all", "-o", "%T"]);
+    assert!(states.lines().all(|state| state == "COMPLETED"), "{states}");
+}

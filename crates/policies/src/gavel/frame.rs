@@ -72,23 +72,20 @@ impl Frame {
             let column = self.model.column(worth(index), 0.0, f64::INFINITY, entries);
             columns[index] = Some(column);
         }
-        Shares { columns, settle: zeros }
+        Shares { columns }
     }
 }
 
 /// The column of each choice.
 pub struct Shares {
     columns: Vec<Option<Column>>,
-    /// Whether answers are the authors' own to the last column.
-    settle: bool,
 }
 
 impl Shares {
     /// The fractions of time in an answer, from 0 to 1.
     pub fn of(&self, values: &[f64]) -> Vec<f64> {
         let share = |column: &Option<Column>| {
-            let share = column.map_or(0.0, |column| values[column.index()].clamp(0.0, 1.0));
-            if self.settle { settled(share) } else { share }
+            column.map_or(0.0, |column| values[column.index()].clamp(0.0, 1.0))
         };
         self.columns.iter().map(share).collect()
     }
@@ -98,11 +95,4 @@ impl Shares {
         let ways = problem.ways(party).iter().filter(|(_, rate)| *rate > 0.0);
         ways.filter_map(|(choice, rate)| Some((self.columns[*choice]?, rate * factor))).collect()
     }
-}
-
-/// A share to seven digits. Jobs that are alike get the same share from the authors' solver, to the last bit, and then take
-/// turns in order of arrival; ours gives them the same only up to its accuracy. Shares near 0 keep their order, by which
-/// idle GPUs are filled.
-fn settled(share: f64) -> f64 {
-    format!("{share:.6e}").parse().unwrap_or(share)
 }

@@ -144,8 +144,11 @@ impl Worker {
         Some(Sight {
             known,
             stage: course.map(|course| course.stage),
-            // A job that was another's writes no files: that it was seen to run is all there is.
-            taken: run.written.taken || (entry.adopted && course.is_some_and(|c| c.started)),
+            // A job that was another's writes no files: that it was seen to run, or to be over, is all there is.
+            taken: run.written.taken
+                || entry.adopted
+                    && (course.is_some_and(|course| course.started)
+                        || matches!(run.known, Known::Dead(_))),
             exit: run.written.exit,
             stop: course.is_some_and(|course| course.stop.is_some()),
             stop_told: run.stop_told,
@@ -288,7 +291,7 @@ impl Worker {
         }
         // From here on it may run: that must be known after any crash.
         let kept = self.keep(job);
-        Ok(kept.then_some(Place { slurm, spot, minutes: limit }))
+        Ok(kept.then_some(Place { slurm, spot, minutes: limit, adopted }))
     }
 
     fn tell_stops(&mut self, jobs: &[JobId]) {
