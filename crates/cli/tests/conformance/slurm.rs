@@ -1,49 +1,14 @@
-//! A real Slurm of several slurmd with fake GPUs; skipped, with a word about it, where there is none.
+//! A real Slurm with fake GPUs; skipped, with a word about it, where there is none. The promises are kept on it in
+//! `crates/slurm/tests/real/promises.rs`.
 
 use crate::local::folder;
 use crate::policies::{GPUS, POLICIES, Yard, agree, on_simulated, play, to};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-use trainyard_backend::{Backend, Report};
+use std::sync::Arc;
+use trainyard_backend::Backend;
 use trainyard_slurm::{CallSettings, Calls, Inventory, Lookout, NodeFilter, Slurm, SlurmOptions};
-use trainyard_testkit::conformance::{Arm, Evidence, PROMISES};
 use trainyard_testkit::say;
-use trainyard_types::{Attempt, JobId};
-
-/// Nodes for the promises: each is played on one of them, so that as many are played at once.
-const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
-
-#[test]
-fn slurm_keeps_every_promise() {
-    let shape: Vec<String> = NODES.iter().map(|node| format!("{node}:v100:4")).collect();
-    let Some(cluster) = Cluster::up("promises", &shape.join(" ")) else { return };
-    let (next, broken) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for node in NODES {
-            let (cluster, next, broken) = (&cluster, &next, &broken);
-            scope.spawn(move || {
-                while let Some((name, promise)) = PROMISES.get(next.fetch_add(1, Ordering::Relaxed))
-                {
-                    let begun = Instant::now();
-                    let kept = catch_unwind(AssertUnwindSafe(|| {
-                        promise(&mut SlurmArm::new(cluster, node, name));
-                    }));
-                    println!("{name}: {:.1} s", begun.elapsed().as_secs_f64());
-                    if kept.is_err() {
-                        broken.lock().expect("no panic here").push(*name);
-                    }
-                }
-            });
-        }
-    });
-    let broken = broken.into_inner().expect("no panic here");
-    assert!(broken.is_empty(), "broken on Slurm: {broken:?}");
-}
 
 #[test]
 fn the_same_policies_decide_the_same_on_slurm() {
@@ -105,15 +70,6 @@ impl Cluster {
         let seen = Lookout::new(&self.calls).look().expect("Slurm answers");
         Inventory::of(&seen, &NodeFilter::default())
     }
-
-    /// Jobs in Slurm's queue, with their comments.
-    fn queue(&self) -> String {
-        let mut command = Command::new("squeue");
-        command.args(["-h", "-o", "%i %T %k"]).env("SLURM_CONF", self.dir.join("slurm.conf"));
-        let output = command.output().expect("squeue");
-        assert!(output.status.success(), "{}", text(&output));
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
 }
 
 impl Drop for Cluster {
@@ -128,76 +84,4 @@ impl Drop for Cluster {
 fn text(output: &Output) -> String {
     let all = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8_lossy(&all).into_owned()
-}
-
-struct SlurmArm<'a> {
-    cluster: &'a Cluster,
-    node: &'static str,
-    run_dir: PathBuf,
-    slurm: Option<Slurm>,
-    reports: Receiver<Report>,
-    evidence: Evidence,
-}
-
-impl<'a> SlurmArm<'a> {
-    fn new(cluster: &'a Cluster, node: &'static str, name: &str) -> SlurmArm<'a> {
-        let run_dir = cluster.dir.join(format!("run.{name}"));
-        let evidence = Evidence::new(cluster.dir.join(format!("evidence.{name}")));
-        let (slurm, reports) = start(cluster, &run_dir);
-        SlurmArm { cluster, node, run_dir, slurm: Some(slurm), reports, evidence }
-    }
-}
-
-fn start(cluster: &Cluster, run_dir: &Path) -> (Slurm, Receiver<Report>) {
-    let (sender, reports) = channel();
-    let options = SlurmOptions::new(run_dir, cluster.inventory());
-    let send = move |report| drop(sender.send(report));
-    let slurm = Slurm::new(options, Arc::clone(&cluster.calls), send);
-    (slurm.expect("a run directory of its own"), reports)
-}
-
-impl Arm for SlurmArm<'_> {
-    fn node(&self) -> (String, String) {
-        (self.node.to_owned(), "v100".to_owned())
-    }
-
-    fn backend(&mut self) -> &mut dyn Backend {
-        self.slurm.as_mut().expect("it is up")
-    }
-
-    fn next(&mut self) -> Option<Report> {
-        self.reports.recv_timeout(Duration::from_millis(200)).ok()
-    }
-
-    fn go_down(&mut self) {
-        self.slurm = None;
-    }
-
-    fn come_up(&mut self) {
-        let (slurm, reports) = start(self.cluster, &self.run_dir);
-        (self.slurm, self.reports) = (Some(slurm), reports);
-    }
-
-    fn times_run(&self, id: (JobId, Attempt)) -> usize {
-        self.evidence.times_run(id)
-    }
-
-    fn is_ready(&self, id: (JobId, Attempt)) -> bool {
-        self.evidence.is_ready(id)
-    }
-
-    fn open_gate(&mut self, job: JobId) {
-        self.evidence.open_gate(job);
-    }
-
-    fn desk(&self) -> Option<&Path> {
-        Some(self.evidence.folder())
-    }
-
-    /// Jobs of this run directory in Slurm's queue: their comments carry its name.
-    fn leftovers(&mut self) -> Vec<String> {
-        let name = std::fs::read_to_string(self.run_dir.join("slurm/instance")).expect("a name");
-        let queue = self.cluster.queue();
-        queue.lines().filter(|line| line.contains(name.trim())).map(str::to_owned).collect()
-    }
 }

@@ -209,16 +209,19 @@ look() {
     fi
     [ -n "$grace" ] || return 0
     seconds=$(date +%s)
+    # A part of this second is over: with one more, nobody is killed before its time.
+    ends=$((seconds + grace))
+    [ "$grace" -gt 0 ] && ends=$((ends + 1))
     if [ -z "$sent" ]; then
-        sent=yes deadline=$((seconds + grace))
+        sent=yes deadline=$ends
         [ "$number" = 0 ] && put "$own/stopping" "$(now)"
         # What was said before the request acknowledges nothing.
         [ "$number" = 0 ] && rm -f "$own/saved"
         tick 0.2 &
         ticker=$!
         [ "$grace" -gt 0 ] && tell USR1
-    elif [ $((seconds + grace)) -lt "$deadline" ]; then
-        deadline=$((seconds + grace))
+    elif [ "$ends" -lt "$deadline" ]; then
+        deadline=$ends
     fi
     if [ -z "$saved" ] && [ -e "$own/saved" ]; then
         saved=yes
