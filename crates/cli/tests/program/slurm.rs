@@ -301,7 +301,7 @@ impl RealSlurm {
             use std::os::unix::fs::MetadataExt;
             own.uid() == 0
         });
-        if !is_root || !programs.iter().all(|name| found(name)) {
+        if !is_root || !programs.iter().all(found) {
             let _ = writeln!(
                 std::io::stderr(),
                 "skipped: {name} needs a real Slurm; to enable it, run the tests as root with Slurm installed (Debian: \

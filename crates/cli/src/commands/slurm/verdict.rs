@@ -249,27 +249,7 @@ pub fn notes(
             from.collect::<Vec<_>>().join(", ")
         ));
     }
-    for (count, what) in [
-        (counts.without_gpus, "asked for no GPU and are left out"),
-        (counts.never_ran, "went away or were held back without having run and are left out"),
-        (counts.too_large, "asked for more than these nodes have and are left out"),
-        (
-            counts.requeued,
-            "were started more than once; all the time they ran counts as their work",
-        ),
-        (
-            counts.shorter_than_a_start,
-            "were shorter than a start is taken to cost, so policies look worse than they are: see --costs",
-        ),
-        (
-            history.vanished,
-            "were gone before their end was seen; the next look is taken for it: look more often",
-        ),
-    ] {
-        if count > 0 {
-            notes.push(format!("{count} jobs {what}"));
-        }
-    }
+    notes.extend(taken_otherwise(history, counts));
     let out = history.out_at_times.intersection(&history.in_at_times).count();
     if out > 0 {
         notes.push(format!("{out} nodes were out of service for a part of the watch; the simulations have them throughout"));
@@ -290,6 +270,30 @@ pub fn notes(
     );
     notes.extend(inventory.warnings.iter().cloned());
     notes
+}
+
+/// Jobs that are left out, or not taken as they are, by why.
+fn taken_otherwise(history: &History, counts: &Counts) -> impl Iterator<Item = String> {
+    let all = [
+        (counts.without_gpus, "asked for no GPU and are left out"),
+        (counts.never_ran, "went away or were held back without having run and are left out"),
+        (counts.too_large, "asked for more than these nodes have and are left out"),
+        (
+            counts.requeued,
+            "were started more than once; all the time they ran counts as their work",
+        ),
+        (
+            counts.shorter_than_a_start,
+            "were shorter than a start is taken to cost, so policies look worse than they are: see --costs",
+        ),
+        (
+            history.vanished,
+            "were gone before their end was seen; the next look is taken for it: look more often",
+        ),
+    ];
+    all.into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} jobs {what}"))
 }
 
 fn named(basis: Basis) -> &'static str {
