@@ -143,6 +143,11 @@ impl Folder {
         Ok(written)
     }
 
+    /// When the script last showed that it lives, by the clock of whoever keeps the files: only a change means something.
+    pub fn alive(&self) -> Option<std::time::SystemTime> {
+        std::fs::symlink_metadata(self.own("alive")).and_then(|data| data.modified()).ok()
+    }
+
     /// Asks the script to stop its ranks; a second request may shorten the time.
     pub fn ask_to_stop(&self, grace_seconds: f64) -> io::Result<()> {
         let grace = script::whole_seconds(grace_seconds);

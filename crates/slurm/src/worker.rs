@@ -18,7 +18,7 @@ use crate::seen::{SlurmJob, SlurmSeen};
 use crate::slurm::SlurmOptions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use trainyard_backend::{Found, LaunchOrder, NodeSeen, Report, StopOrder};
 use trainyard_types::{Attempt, JobId};
 
@@ -70,6 +70,8 @@ struct Run {
     slurm: Option<Box<SlurmJob>>,
     ear: Ear,
     written: Written,
+    /// The newest sign of life of its script, and when it was seen.
+    beat: (Option<SystemTime>, Instant),
     stop_told: bool,
     /// Slurm was told that it may be requeued, and it was not yet.
     requeueable: bool,
@@ -90,6 +92,7 @@ impl Run {
             slurm: None,
             ear: Ear::default(),
             written: Written::default(),
+            beat: (None, now),
             stop_told: false,
             requeueable: false,
             kill_at: None,

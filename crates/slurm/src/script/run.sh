@@ -10,6 +10,7 @@
 #   JOB.ATTEMPT/job/         of the job's user: launch.sh and env.sh by the daemon, the rest by this script:
 #     taken/                 made by whoever runs the attempt, once
 #     started exit trouble   when it began, how it ended, why it could not begin
+#     alive                  touched every other second
 #     failed killed          the first rank that failed; whether some had to be killed
 #   JOB.ATTEMPT/logs/RANK/   the output of a rank
 set -u
@@ -185,9 +186,11 @@ wait_for() {
     return 0
 }
 
-# Wakes the stage when there is something to look at.
+# Wakes the stage when there is something to look at. Whoever looks from outside sees by `alive` that this still runs,
+# also when Slurm has lost it.
 tick() {
     while sleep "$1"; do
+        [ "$number" = 0 ] && : >"$own/alive"
         if [ "$1" != 2 ] || [ -e "$at/stop" ] || [ -e "$own/ending" ] || [ -e "$own/failed" ]; then
             kill -s USR1 "$self" 2>/dev/null || return
         fi

@@ -1,6 +1,6 @@
 //! What is decided about jobs, and done: steps of one kind together, so that Slurm is called once for many jobs.
 
-use super::{Key, Worker};
+use super::{Key, Run, Worker};
 use crate::act::{Place, Submission, minutes};
 use crate::call::CallError;
 use crate::decide::{self, Known, Sight, Step};
@@ -15,6 +15,8 @@ use trainyard_types::{Attempt, JobId};
 
 /// What is seen of a Slurm job for so long is not about to change by a file that is still on its way.
 const SETTLED: Duration = Duration::from_secs(2);
+/// A script that shows no life for so long has none; it does every other second.
+const SILENT: Duration = Duration::from_secs(10);
 /// A job that never gets anywhere by Slurm's own words is given up after this.
 const HOPELESS: Duration = Duration::from_secs(10);
 /// So many jobs that only wait are submitted before anything else is looked at.
@@ -57,9 +59,14 @@ impl Worker {
         let Ok(written) = folder.written() else { return };
         let Some(run) = self.runs.get_mut(&job) else { return };
         let ended_now = written.exit && !run.written.exit;
+        let alive = folder.alive();
+        if alive != run.beat.0 {
+            run.beat = (alive, Instant::now());
+        }
         if written.taken && !run.written.taken {
             // Slurm has started it: what was seen of it before is old.
             run.now_is(Known::Running);
+            run.beat.1 = Instant::now();
         }
         run.written = written.clone();
         let messages = run.ear.listen(&folder);
@@ -132,6 +139,7 @@ impl Worker {
         let (entry, run) = (self.ledger.entries.get(&job)?, self.runs.get(&job)?);
         let course = entry.attempt.as_ref();
         let now = Instant::now();
+        let is_new = course.is_none() && entry.submissions == 0;
         let refused = run.retry_at.is_some_and(|at| now < at) && course.is_none();
         let hopeless = run.slurm.as_ref().is_some_and(|job| is_hopeless(&job.reason));
         let patience = if hopeless { HOPELESS } else { self.options.patience };
@@ -153,8 +161,7 @@ impl Worker {
             stop: course.is_some_and(|course| course.stop.is_some()),
             stop_told: run.stop_told,
             overdue: run.kill_at.is_some_and(|at| now >= at),
-            settled: run.since.elapsed() >= SETTLED && !refused
-                || (course.is_none() && entry.submissions == 0 && !refused),
+            settled: !refused && (is_settled(run) || is_new),
             tries: course.map_or(0, |course| course.tries),
             requeueable: run.requeueable,
             stuck: run.released.is_some_and(|at| at.elapsed() > patience),
@@ -539,6 +546,13 @@ impl Worker {
         }
         (self.reports)(Report::Ended { job, attempt: Attempt(attempt.0), exit });
     }
+}
+
+/// Whether nothing more is to come. A slurmctld that was killed may have forgotten that it started a job, which then
+/// runs on: as long as its script shows that it lives, it is not over.
+fn is_settled(run: &Run) -> bool {
+    let forgotten = run.written.taken && !matches!(run.known, Known::Dead(_));
+    run.since.elapsed() >= SETTLED && !(forgotten && run.beat.1.elapsed() < SILENT)
 }
 
 /// Of progress only the newest is passed on; everything else is.
