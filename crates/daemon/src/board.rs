@@ -123,7 +123,8 @@ impl Board {
         let mut touched = self.take_nodes(shown.nodes, next);
         touched |= replace(&mut self.racks, shown.racks, next, |one, other| one == other);
         touched |= replace(&mut self.left_out, shown.left_out, next, |one, other| one == other);
-        touched |= replace(&mut self.tenants, shown.tenants, next, same_tenants);
+        touched |=
+            replace(&mut self.tenants, shown.tenants, next, |one, other| same_tenants(one, other));
         touched |= replace(&mut self.shares, shown.shares, next, |one, other| one == other);
         for row in shown.open {
             touched |= self.take_job(row, next);
@@ -277,7 +278,7 @@ fn same_node(one: &NodeRow, other: &NodeRow) -> bool {
     bare(one) == bare(other)
 }
 
-fn same_tenants(one: &Vec<FairRow>, other: &Vec<FairRow>) -> bool {
+fn same_tenants(one: &[FairRow], other: &[FairRow]) -> bool {
     let same = |(one, other): (&FairRow, &FairRow)| {
         (one.used - other.used).abs() < SAME_USE
             && FairRow { used: 0.0, ..one.clone() } == FairRow { used: 0.0, ..other.clone() }

@@ -226,6 +226,13 @@ async function checkLost(browser, url) {
   await close();
 }
 
+/** Jobs outlive their daemon, so they are ended before it is. */
+async function endJobs() {
+  const open = () => JSON.parse(yard("ps", "--json")).jobs.map(job => String(job.id));
+  if (open().length) yard("cancel", ...open());
+  for (let tries = 0; tries < 100 && open().length; tries++) await new Promise(done => setTimeout(done, 200));
+}
+
 const browser = await launch();
 try {
   const url = yard("web");
@@ -263,5 +270,6 @@ try {
   await checkLost(browser, yard("web"));
 } finally {
   await browser.close();
+  await endJobs();
 }
 finish();
