@@ -88,7 +88,10 @@ impl Conduct {
             }
             Conduct::Ignores => format!("trap '' TERM INT HUP USR1 USR2 QUIT; {forever}"),
             Conduct::OneRankFails(code) => {
-                format!("if [ $RANK = 1 ]; then exit {code}; fi; trap '' TERM; {forever}")
+                // It waits for the other, which may otherwise be stopped before it has begun.
+                let fails =
+                    format!("until [ -e {desk}/ready.{name} ]; do sleep 0.05; done; exit {code}");
+                format!("if [ $RANK = 1 ]; then {fails}; fi; trap '' TERM; {forever}")
             }
             Conduct::CannotStart => unreachable!("it has no script"),
         };

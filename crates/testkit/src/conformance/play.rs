@@ -184,13 +184,27 @@ impl<'a> Play<'a> {
         *self.heard.entry(id).or_default() += 1;
     }
 
-    /// Forgets and withdraws all jobs that ended.
+    /// Forgets and withdraws all jobs, and sees to it that nothing is left of them.
     pub fn clear(&mut self) {
         let ids: Vec<Id> = self.stock().into_keys().collect();
         for id in ids {
             self.until_ended(id);
             self.forget(id);
             self.arm.backend().withdraw(id.0);
+        }
+        self.leave_nothing();
+    }
+
+    /// Waits until nothing is left of jobs that were forgotten and withdrawn.
+    pub fn leave_nothing(&mut self) {
+        let begun = Instant::now();
+        loop {
+            let left = self.arm.leftovers();
+            if left.is_empty() {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "left behind: {left:?}");
+            self.arm.pause();
         }
     }
 }
