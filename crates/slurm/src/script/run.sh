@@ -212,6 +212,8 @@ look() {
     fi
     [ -n "$grace" ] || return 0
     seconds=$(date +%s)
+    # Whole seconds: rather a part of one too much than too little.
+    [ "$grace" -gt 0 ] && grace=$((grace + 1))
     if [ -z "$sent" ]; then
         sent=yes deadline=$((seconds + grace))
         [ "$number" = 0 ] && put "$own/stopping" "$(now)"
