@@ -97,7 +97,14 @@ impl Arm for SlurmArm<'_> {
         let entries = std::fs::read_dir(self.run_dir.join("slurm/jobs")).unwrap().flatten();
         let mut left: Vec<String> =
             entries.map(|entry| format!("entry {}", entry.file_name().to_string_lossy())).collect();
-        left.extend(self.cluster.queue());
+        let instance = std::fs::read_to_string(self.run_dir.join("slurm/instance")).unwrap();
+        let mark = format!("trainyard:{}:", instance.trim());
+        let seen = self.cluster.look();
+        let ours = seen.jobs.iter().filter(|job| job.comment.starts_with(&mark));
+        left.extend(
+            ours.filter(|job| ["PENDING", "RUNNING"].contains(&job.state.as_str()))
+                .map(|job| format!("job {} of Slurm: {}", job.id, job.state)),
+        );
         left
     }
 }

@@ -238,17 +238,7 @@ pub fn notes(
         "{} jobs ran when the watch began: they come first everywhere, with the work they had left",
         counts.ran_before
     ));
-    let open = counts.running + counts.waiting;
-    if open > 0 {
-        let from = counts.bases.iter().map(|(basis, count)| format!("{count} {}", named(*basis)));
-        notes.push(format!(
-            "{open} jobs had not ended ({} ran, {} waited): they are load and not measured; their length is estimated: {}; \
-             the interval also holds if what is left of them is half or double",
-            counts.running,
-            counts.waiting,
-            from.collect::<Vec<_>>().join(", ")
-        ));
-    }
+    notes.extend(not_ended(counts));
     notes.extend(taken_otherwise(history, counts));
     let out = history.out_at_times.intersection(&history.in_at_times).count();
     if out > 0 {
@@ -270,6 +260,21 @@ pub fn notes(
     );
     notes.extend(inventory.warnings.iter().cloned());
     notes
+}
+
+/// Jobs that had not ended when the watch did, and how long they are taken to be.
+fn not_ended(counts: &Counts) -> Option<String> {
+    let open = counts.running + counts.waiting;
+    let from = counts.bases.iter().map(|(basis, count)| format!("{count} {}", named(*basis)));
+    (open > 0).then(|| {
+        format!(
+            "{open} jobs had not ended ({} ran, {} waited): they are load and not measured; their length is estimated: {}; \
+             the interval also holds if what is left of them is half or double",
+            counts.running,
+            counts.waiting,
+            from.collect::<Vec<_>>().join(", ")
+        )
+    })
 }
 
 /// Jobs that are left out, or not taken as they are, by why.
