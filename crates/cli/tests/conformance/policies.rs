@@ -52,8 +52,11 @@ pub struct Course {
 /// Whoever runs the jobs of a daemon: its cluster, and its backend.
 pub struct Yard {
     pub cluster: Cluster,
-    pub make: Box<dyn FnOnce(&Path, mpsc::Sender<Message>) -> Box<dyn Backend>>,
+    pub make: Box<Make>,
 }
+
+/// Makes a backend on a run directory that tells a daemon what happens.
+type Make = dyn FnOnce(&Path, mpsc::Sender<Message>) -> Box<dyn Backend>;
 
 /// Where a backend's reports go.
 pub fn to(messages: mpsc::Sender<Message>) -> impl Fn(Report) + Send + 'static {
