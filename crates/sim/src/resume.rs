@@ -25,7 +25,8 @@ impl World<'_> {
         }
         self.find_partners();
         let running: Vec<JobId> = self.running().collect();
-        for job in running.into_iter().filter(|job| !fresh.contains(job)) {
+        // Both lists ascend.
+        for job in running.into_iter().filter(|job| fresh.binary_search(job).is_err()) {
             self.go_on(job);
         }
         let mut events = SmallVec::new();
@@ -69,8 +70,7 @@ impl World<'_> {
             }
             Stage::Running => {}
         }
-        self.gpus_used += placed.config.gpus;
-        self.placed.insert(job, Box::new(placed));
+        self.put_down(job, placed);
         unknown
     }
 

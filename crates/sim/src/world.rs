@@ -62,6 +62,8 @@ pub(crate) struct World<'a> {
     pub(crate) last_step: Time,
     pub(crate) queue: Queue,
     pub(crate) gpus_used: u32,
+    /// Jobs that have only a share of their GPUs.
+    sharers: u32,
     pub(crate) overhead: f64,
     pub(crate) restarting: f64,
     pub(crate) lost: f64,
@@ -88,6 +90,7 @@ impl<'a> World<'a> {
             last_step: Time::ZERO,
             queue: Queue::default(),
             gpus_used: 0,
+            sharers: 0,
             overhead: 0.0,
             restarting: 0.0,
             lost: 0.0,
@@ -196,8 +199,7 @@ impl<'a> World<'a> {
             Charge::PerStart => self.truth.change(truth, None, Some(&placed.config)).start,
             Charge::EveryStep => Span::ZERO,
         };
-        self.gpus_used += placed.config.gpus;
-        self.placed.insert(job, Box::new(placed));
+        self.put_down(job, placed);
         if start == Span::ZERO {
             return self.begin(at, job);
         }
@@ -231,6 +233,13 @@ impl<'a> World<'a> {
         }
     }
 
+    /// A job holds its GPUs from now on.
+    pub(crate) fn put_down(&mut self, job: JobId, placed: Placed) {
+        self.gpus_used += placed.config.gpus;
+        self.sharers += u32::from(placed.shares);
+        self.placed.insert(job, Box::new(placed));
+    }
+
     /// What a job's speed depends on: its batch is the one that was tuned, or else the one that its user fixed.
     fn config(&self, job: JobId, allocation: &Allocation) -> Config {
         let mut config = allocation.config(&self.cluster);
@@ -252,7 +261,7 @@ impl<'a> World<'a> {
         let mut events: SmallVec<[Event; 2]> = SmallVec::new();
         events.push(Event::Started { job, attempt: placed.attempt });
         // Who has its GPUs whole may find others there that live on what it leaves.
-        if self.placed.values().any(|placed| placed.shares) {
+        if self.sharers > 0 {
             self.retime_all(at, &mut events);
         } else {
             self.retime(at, job, &mut events);
@@ -314,7 +323,9 @@ impl<'a> World<'a> {
         let config = self.config(job, &allocation);
         let Some(placed) = self.placed.get_mut(&job) else { return events };
         self.gpus_used = self.gpus_used + config.gpus - placed.config.gpus;
-        placed.shares |= allocation.shares.iter().any(|share| share.permille() < 1000);
+        let shares = placed.shares || allocation.shares.iter().any(|share| share.permille() < 1000);
+        self.sharers += u32::from(shares && !placed.shares);
+        placed.shares = shares;
         placed.config = config;
         placed.allocation = allocation;
         if placed.stage == Stage::Running {
@@ -328,6 +339,7 @@ impl<'a> World<'a> {
         self.catch_up(at, job);
         let placed = self.placed.remove(&job).expect("only placed jobs are removed");
         self.gpus_used -= placed.config.gpus;
+        self.sharers -= u32::from(placed.shares);
         placed
     }
 

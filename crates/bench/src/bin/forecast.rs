@@ -77,8 +77,8 @@ fn main() -> Result<()> {
 fn crowded(policy: &str) -> Result<Engine> {
     let (cluster, _) = cluster::parse("1000x8 v100")?;
     let spec = Spec {
-        jobs: 40_000,
-        arrival: Arrival::Load(6.0),
+        jobs: 60_000,
+        arrival: Arrival::Load(20.0),
         duration: DurationLaw::Gavel,
         size: SizeLaw::Gavel,
         ..Spec::default()
