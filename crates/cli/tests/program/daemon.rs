@@ -84,6 +84,19 @@ impl Daemon {
         row.map_or_else(String::new, |row| row["standing"].as_str().unwrap_or("").to_owned())
     }
 
+    /// Asks again until the answer contains a text.
+    pub fn wait_to_hear(&self, args: &[&str], text: &str) {
+        let begun = Instant::now();
+        loop {
+            let said = self.said(args);
+            if said.contains(text) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{args:?} does not say `{text}`: {said}");
+            sleep(Duration::from_millis(100));
+        }
+    }
+
     pub fn wait_until(&self, job: &str, standing: &str) {
         let begun = Instant::now();
         while self.standing(job) != standing {
