@@ -112,15 +112,15 @@ impl Front {
     ) -> Result<EtaAnswer, Problem> {
         access::check(&caller, Right::Look, None)?;
         let confidence = checked(confidence)?;
-        let told = self.foretold(Some(JobId(job))).await?;
-        if let Some(answer) = told.answers(&[JobId(job)], confidence).pop() {
-            return Ok(answer);
-        }
+        // A forecast that is shown for a while may still know a job that is over.
         let (row, _) = self.row(job).await?;
-        Err(match row.standing.is_over() {
-            true => over_already(JobId(job), &words::name_of_standing(row.standing)),
-            false => Problem::new(Code::Unreachable, format!("job {job} came just now; ask again")),
-        })
+        if row.standing.is_over() {
+            return Err(over_already(JobId(job), &words::name_of_standing(row.standing)));
+        }
+        let told = self.foretold(Some(JobId(job))).await?;
+        let just_now =
+            || Problem::new(Code::Unreachable, format!("job {job} came just now; ask again"));
+        told.answers(&[JobId(job)], confidence).pop().ok_or_else(just_now)
     }
 
     pub(super) async fn expect_all(
