@@ -104,7 +104,10 @@ fn is_moved_and_ends_alike(name: &str, training: &Training) {
     let over = detail(&daemon, &job);
     let holds = |attempt: usize| over["attempts"][attempt]["holds"][0]["gpus"].clone();
     assert_eq!((holds(0), holds(1)), (vec![0].into(), vec![1].into()), "it was moved: {over}");
-    assert_eq!((&over["preemptions"], &over["attempts"][0]["exit_code"]), (&1.into(), &85.into()));
+    assert_eq!(over["preemptions"], 1, "{over}");
+    // Once it has said that all is saved, what is left of it may be killed: on a busy machine PyTorch takes its time to end.
+    let (code, signal) = (&over["attempts"][0]["exit_code"], &over["attempts"][0]["signal"]);
+    assert!(code == 85 || signal == 9, "{over}");
     let log = daemon.said(&["logs", &job]);
     assert!(log.contains("resumed at step "), "{log}");
     assert_eq!(final_loss(&log), unbroken, "to the last digit");
