@@ -305,10 +305,11 @@ mod tests {
         let intervals = spread.intervals(0.8, &[]);
         let (low, high, count) = intervals.around(ENDS, 1e6);
         assert_eq!(count, 100);
-        assert!(
-            (low / 1e5 - 1.0).abs() < 0.02 && (high / 9.1e5 - 1.0).abs() < 0.02,
-            "{low} {high}"
-        );
+        let inside =
+            (1..=100).filter(|percent| (low..=high).contains(&(1e4 * f64::from(*percent))));
+        // A little more than it says, for what is not known of the past counts too.
+        let inside = inside.count();
+        assert!((80..=90).contains(&inside), "{inside} of 100 are within {low} and {high}");
     }
 
     #[test]
