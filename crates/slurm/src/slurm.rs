@@ -54,7 +54,7 @@ impl SlurmOptions {
             account: None,
             poll: Duration::from_secs(1),
             scan: Duration::from_millis(200),
-            patience: Duration::from_secs(600),
+            patience: Duration::from_secs(180),
         }
     }
 }

@@ -78,6 +78,8 @@ struct Run {
     kill_at: Option<Instant>,
     released: Option<Instant>,
     gone_told: bool,
+    /// Whether it waited for something that does not come.
+    hopeless: bool,
     /// Slurm refused to take it; tried again then.
     retry_at: Option<Instant>,
 }
@@ -98,6 +100,7 @@ impl Run {
             kill_at: None,
             released: None,
             gone_told: false,
+            hopeless: false,
             retry_at: None,
         }
     }

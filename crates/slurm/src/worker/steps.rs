@@ -118,7 +118,13 @@ impl Worker {
                     todo.submit.push(job);
                 }
                 Step::Place => todo.place.push(job),
-                Step::Hold => todo.hold.push(job),
+                Step::Hold => {
+                    // Held, it no longer says why it waited.
+                    if let Some(run) = self.runs.get_mut(&job) {
+                        run.hopeless |= waits_in_vain(run);
+                    }
+                    todo.hold.push(job);
+                }
                 Step::TellStop => todo.tell_stop.push(job),
                 Step::Requeue => todo.requeue.push(job),
                 Step::Cancel => todo.cancel.push(job),
@@ -141,8 +147,8 @@ impl Worker {
         let now = Instant::now();
         let is_new = course.is_none() && entry.submissions == 0;
         let refused = run.retry_at.is_some_and(|at| now < at) && course.is_none();
-        let hopeless = run.slurm.as_ref().is_some_and(|job| is_hopeless(&job.reason));
-        let patience = if hopeless { HOPELESS } else { self.options.patience };
+        let patience =
+            if run.hopeless || waits_in_vain(run) { HOPELESS } else { self.options.patience };
         let known = match run.known {
             _ if entry.submitting => Known::Unknown,
             // What was another's is never submitted by us: the daemon withdraws it soon.
@@ -440,7 +446,14 @@ impl Worker {
             }
             decide::End::CannotStart => {
                 let why = self.why_not_started(job, &course);
-                self.cannot_start(job, why);
+                let hopeless = self.runs.get(&job).is_some_and(|run| run.hopeless);
+                if hopeless || course.tries >= decide::TRIES_MAX {
+                    self.cannot_start(job, why);
+                } else {
+                    // The place may be to blame, and not the job: it is tried elsewhere.
+                    tracing::warn!(job = job.0, "{why}");
+                    self.over(key, Exit { lost: true, ..self.exit_by_files(key) });
+                }
             }
             decide::End::ByState => {
                 let exit = self.exit_by_state(key, &course);
@@ -537,6 +550,7 @@ impl Worker {
         }
         if let Some(run) = self.runs.get_mut(&job) {
             (run.released, run.kill_at, run.written) = (None, None, Written::default());
+            run.hopeless = false;
         }
         if !self.keep(job) {
             return;
@@ -563,6 +577,11 @@ fn newest(messages: Vec<FromJob>) -> Vec<FromJob> {
     all.filter(|(at, message)| !is_progress(message) || Some(*at) == last)
         .map(|(_, message)| message)
         .collect()
+}
+
+/// Whether a job waits for something that does not come.
+fn waits_in_vain(run: &super::Run) -> bool {
+    run.slurm.as_ref().is_some_and(|job| is_hopeless(&job.reason))
 }
 
 /// Reasons that do not pass by waiting.
