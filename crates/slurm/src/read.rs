@@ -5,8 +5,8 @@
 //! One set of readers takes them all: a field may have any of the shapes, unknown fields are left, missing ones are
 //! empty, and a row that cannot be read is named, counted and left out.
 //!
-//! - [`jobs`]: `squeue --json`.
-//! - [`nodes`]: `scontrol show nodes --json`, or `sinfo --json` in both of its forms.
+//! - [`mod@jobs`]: `squeue --json`.
+//! - [`mod@nodes`]: `scontrol show nodes --json`, or `sinfo --json` in both of its forms.
 //! - [`gres`]: `gpu:a100:8(S:0-1)` and the like.
 
 mod answer;
