@@ -136,6 +136,12 @@ pub enum Family {
     TimeSlicing,
     /// Fractions of time as the answer to an optimisation.
     Optimiser,
+    /// Sizes of jobs that follow what one more GPU is worth.
+    Elastic,
+    /// Sizes and batches that follow goodput: throughput times statistical efficiency.
+    Goodput,
+    /// In time for deadlines.
+    Deadline,
     /// Placers.
     Placer,
     /// Gates.

@@ -158,7 +158,7 @@ pub enum Semantics {
 
 impl Semantics {
     /// All presets.
-    pub const ALL: [Semantics; 6] = [
+    pub const ALL: &[Semantics] = &[
         Semantics::Native,
         Semantics::Tiresias,
         Semantics::Muri,
@@ -181,7 +181,7 @@ impl Semantics {
 
     /// The preset of that name.
     pub fn find(name: &str) -> Option<Semantics> {
-        Semantics::ALL.into_iter().find(|preset| preset.name() == name)
+        Semantics::ALL.iter().copied().find(|preset| preset.name() == name)
     }
 
     /// The options of the preset.
