@@ -33,6 +33,7 @@ impl Engine {
             wake_at: self.wake_at,
             wants_decision: self.wants_decision || self.asked,
             round_over: self.round_over,
+            decided_at: self.decided_at,
             outbox: Vec::new(),
             over: Vec::new(),
             stats: Stats::default(),

@@ -14,6 +14,9 @@ pub enum Charge {
     PerStart,
     /// By every running job at every event, and never by the last stretch before a finish: Muri's own simulator.
     EveryStep,
+    /// By every running job at every decision, little where its GPUs worked together before: ElasticFlow's own
+    /// simulator, see [`crate::regroup`].
+    EveryDecision,
 }
 
 /// To what the ends of epochs and of jobs are rounded.
@@ -154,6 +157,9 @@ pub enum Semantics {
     Gavel,
     /// The simulator of Shockwave (NSDI'23): rounds of two minutes, 20 s lost by whoever did not run in the one before.
     Shockwave,
+    /// The simulator of ElasticFlow (ASPLOS'23): decisions at events, 240 s apart at least, each of which costs every
+    /// running job a few seconds; exact sizes, no loss by distance.
+    Elasticflow,
 }
 
 impl Semantics {
@@ -165,6 +171,7 @@ impl Semantics {
         Semantics::Pollux,
         Semantics::Gavel,
         Semantics::Shockwave,
+        Semantics::Elasticflow,
     ];
 
     /// The name used on the command line and in scenarios.
@@ -176,6 +183,7 @@ impl Semantics {
             Semantics::Pollux => "pollux",
             Semantics::Gavel => "gavel",
             Semantics::Shockwave => "shockwave",
+            Semantics::Elasticflow => "elasticflow",
         }
     }
 
@@ -213,6 +221,14 @@ impl Semantics {
                 estimate_error: 0.0,
                 ..ours
             },
+            Semantics::Elasticflow => Options {
+                trigger: Trigger::Slots(Span::secs(240)),
+                costs: CostModel::Free,
+                charge: Charge::EveryDecision,
+                distance: Distance::Ignored,
+                estimate_error: 0.0,
+                ..ours
+            },
         }
     }
 
@@ -238,6 +254,9 @@ impl Semantics {
             ],
             Semantics::Shockwave => {
                 &[("rules", "authors", Some("window")), ("round", "2m", Some("rounds"))]
+            }
+            Semantics::Elasticflow => {
+                &[REFILL, REQUEUE, ("jump", "tiresias-code", None), ("lease", "4m", None)]
             }
         }
     }

@@ -269,6 +269,9 @@ impl<'a> Simulation<'a> {
         }
         if self.engine.state().decisions > before {
             self.world.begin_round(at);
+            for event in self.world.charge_decision(at) {
+                self.engine.apply(at, event);
+            }
         }
         let level = self.level(at);
         self.series.record(at, level);
