@@ -54,6 +54,7 @@ pub mod gavel;
 pub mod gavel_fifo;
 pub mod gittins;
 pub mod las;
+pub mod pollux;
 pub mod priority;
 pub mod shockwave;
 pub mod sjf;
