@@ -58,6 +58,7 @@ pub mod genie;
 pub mod gittins;
 pub mod las;
 pub mod least_laxity;
+pub mod pollux;
 pub mod priority;
 pub mod shockwave;
 pub mod sjf;

@@ -2,8 +2,8 @@
 
 use crate::{
     allox, conservative, easy, edf, elas, elasticflow, fair_share, fifo, gandiva, gandiva_fair,
-    gavel, gavel_fifo, genie, gittins, las, least_laxity, load, place, priority, shockwave, sjf,
-    srsf, srtf, themis, tiresias,
+    gavel, gavel_fifo, genie, gittins, las, least_laxity, load, place, pollux, priority, shockwave,
+    sjf, srsf, srtf, themis, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -43,6 +43,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &edf::ENTRY,
     &least_laxity::ENTRY,
     &genie::ENTRY,
+    &pollux::ENTRY,
 ];
 
 /// One policy of each family, in the order of the table: what `compare` shows by default.

@@ -11,15 +11,17 @@ use trainyard_policies::compose::{Choice, Selection};
 use trainyard_profile::import::pollux::{self, Authors};
 use trainyard_profile::training::TimePoint;
 use trainyard_profile::{Catalog, ModelProfile};
-use trainyard_sim::{Quiet, Semantics, simulate};
+use trainyard_sim::{Options, Quiet, Semantics, simulate};
 use trainyard_testkit::places::shared;
 use trainyard_testkit::say;
 use trainyard_types::{Cluster, Tenants};
-use trainyard_workload::Workload;
+use trainyard_workload::freedom::loosen;
 use trainyard_workload::import::{Format, ImportContext, import};
+use trainyard_workload::{Freedom, Workload};
 
 const TABLES: &str = "data/pollux/traces";
 const QUERIES: &str = "golden/pollux/throughput_queries.csv";
+const POLLUX_RESULTS: &str = "golden/pollux/results-jobload_pollux-1.0.json";
 const RESULTS: &str = "golden/pollux/results-jobload_tiresias-1.0.json";
 
 fn text(path: &Path) -> String {
@@ -92,6 +94,23 @@ fn tiresias(path: &Path, catalog: Catalog) -> BTreeMap<String, f64> {
     outcome.jobs.iter().map(row).collect()
 }
 
+/// The completion time of every job in seconds under Pollux itself, and the CPU-free wall of the run.
+fn pollux_itself(path: &Path, catalog: Catalog, seed: u64) -> BTreeMap<String, f64> {
+    let cluster = Cluster::uniform(16, 4, "t4");
+    let workload = loosen(workload(path, &cluster, catalog), &cluster, Freedom::Adaptive);
+    let mut selection = Selection::policy("pollux");
+    selection.wish(Semantics::Pollux.wishes().iter().copied());
+    let pipeline = selection.build().expect("a pipeline");
+    let options = Options { seed, ..Semantics::Pollux.options() };
+    let outcome = simulate(&workload, &Arc::new(cluster), pipeline, &options, &mut Quiet);
+    assert_eq!(outcome.stats.faults, 0, "{:?}", outcome.stats.fault_samples);
+    let row = |one: &trainyard_sim::JobOutcome| {
+        let submitted = workload.jobs[one.job.index()].job.submitted;
+        (workload.label(one.job), one.ended.since(submitted).as_secs_f64())
+    };
+    outcome.jobs.iter().map(row).collect()
+}
+
 type Published = BTreeMap<String, BTreeMap<String, f64>>;
 
 /// The published completion times by workload and job.
@@ -130,4 +149,25 @@ fn with_our_interpolation_the_mean_is_within_two_percent() {
         say!("{name}: ratio of means {ratio:.6}, {} of {} jobs equal", equal.count(), jobs.len());
         assert!((ratio - 1.0).abs() < 0.02, "{name}: {ratio}");
     }
+}
+
+#[test]
+#[ignore = "nine simulations of some seconds each"]
+fn pollux_itself_is_within_five_percent_over_three_workloads_and_seeds() {
+    let Some(results) = shared(POLLUX_RESULTS) else { return };
+    let tables = shared(TABLES).expect("tables");
+    let mean = |jobs: &BTreeMap<String, f64>| jobs.values().sum::<f64>() / jobs.len() as f64;
+    let (mut ours, mut theirs) = (0.0, 0.0);
+    for (name, jobs) in &published(&results) {
+        let path = shared(&format!("data/pollux/workloads/{name}.csv")).expect("a workload");
+        for seed in 1..=3 {
+            let own = pollux_itself(&path, catalog(&tables, None), seed);
+            assert_eq!(own.len(), jobs.len());
+            say!("{name} seed {seed}: {:.1} published {:.1}", mean(&own), mean(jobs));
+            ours += mean(&own);
+            theirs += mean(jobs);
+        }
+    }
+    say!("ratio of means {:.4}", ours / theirs);
+    assert!((ours / theirs - 1.0).abs() < 0.05, "{}", ours / theirs);
 }
