@@ -16,6 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use trainyard_report::groups::By;
 use trainyard_sim::Semantics;
+use trainyard_workload::Freedom;
 
 /// The version, with the commit where it is known.
 pub const VERSION: &str = env!("TRAINYARD_VERSION");
@@ -202,6 +203,9 @@ pub struct GivenArgs {
     /// Models of your own from a TOML file (repeatable).
     #[arg(long, value_name = "FILE")]
     pub profiles: Vec<PathBuf>,
+    /// What a policy may choose for jobs that the trace states one size of.
+    #[arg(long, value_enum, default_value_t = Loose::AsGiven)]
+    pub freedom: Loose,
     /// The seed of all randomness: generated jobs, errors of estimates, failures.
     #[arg(
         long,
@@ -328,6 +332,28 @@ impl Breakdown {
             Breakdown::Tenant => By::Tenant,
             Breakdown::Type => By::Type,
             Breakdown::Size => By::Size,
+        }
+    }
+}
+
+/// What a policy may choose for jobs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Loose {
+    /// What each job itself allows.
+    AsGiven,
+    /// The number of GPUs too, from one up.
+    Elastic,
+    /// The number of GPUs and, of jobs that follow a measured training, the batch.
+    Adaptive,
+}
+
+impl Loose {
+    /// The freedom of the workload.
+    pub fn freedom(self) -> Freedom {
+        match self {
+            Loose::AsGiven => Freedom::AsGiven,
+            Loose::Elastic => Freedom::Elastic,
+            Loose::Adaptive => Freedom::Adaptive,
         }
     }
 }

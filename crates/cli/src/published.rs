@@ -2,7 +2,7 @@
 
 mod golden;
 
-use crate::args::{GivenArgs, StageArgs, WorldArgs};
+use crate::args::{GivenArgs, Loose, StageArgs, WorldArgs};
 use crate::failure::Failure;
 use crate::given::{self, Given};
 use crate::{choice, files, options, trainings};
@@ -61,6 +61,8 @@ pub struct Table {
     measure: Option<String>,
     /// The placer; by default the policy's own.
     place: Option<String>,
+    /// What policies may choose for its jobs.
+    freedom: Option<String>,
     /// Measured trainings that its jobs follow.
     trainings: Option<Folder>,
     golden: Option<String>,
@@ -120,6 +122,8 @@ pub struct Row {
     traces: Vec<String>,
     policy: String,
     native: Option<String>,
+    /// What the policy may choose for its jobs; by default as the table says.
+    freedom: Option<String>,
     samples: Option<(String, String)>,
     #[serde(default)]
     key: BTreeMap<String, String>,
@@ -380,7 +384,7 @@ impl Table {
         };
         let place = self.place.clone().filter(|_| semantics == self.semantics);
         let stages = StageArgs { place, admit: None, tune: Vec::new(), sets: Vec::new() };
-        let given = given::load_with(&self.given(row, jobs, data), self.catalog(data)?)?;
+        let given = given::load_with(&self.given(row, jobs, data)?, self.catalog(data)?)?;
         let options = options::read(&world, seed)?;
         options::refuse_window(&options, &given.workload)?;
         let entrant = choice::entrant_alone(&policy, &stages, world.semantics.semantics())?;
@@ -398,7 +402,7 @@ impl Table {
     }
 
     /// The jobs and the cluster of one simulation.
-    fn given(&self, row: &Row, jobs: Jobs<'_>, data: &Path) -> GivenArgs {
+    fn given(&self, row: &Row, jobs: Jobs<'_>, data: &Path) -> Result<GivenArgs, Failure> {
         let (trace, generate, seed) = match jobs {
             Jobs::Trace(trace) => (Some(data.join(trace)), None, 1),
             Jobs::Seed(seed) => {
@@ -406,14 +410,21 @@ impl Table {
                 (None, Some(laws), seed)
             }
         };
-        GivenArgs {
+        let freedom = row.freedom.as_ref().or(self.freedom.as_ref());
+        let freedom = match freedom {
+            Some(name) => ValueEnum::from_str(name, true)
+                .map_err(|_| Failure::flag("reproduce", name, "a known freedom of jobs"))?,
+            None => Loose::AsGiven,
+        };
+        Ok(GivenArgs {
             cluster: Some(self.cluster.clone()),
             trace,
             format: if self.format.is_empty() { "auto".to_owned() } else { self.format.clone() },
             generate,
             profiles: Vec::new(),
+            freedom,
             seed: seed.to_string(),
-        }
+        })
     }
 }
 

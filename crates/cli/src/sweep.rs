@@ -362,7 +362,10 @@ impl Digests {
         }
         hash.text(&cell.seed.to_string());
         hash.text(&cell.load.map(|load| load.to_string()).unwrap_or_default());
-        hash.text(&format!("{:?} {:?}", cell.given.generate, cell.given.format));
+        hash.text(&format!(
+            "{:?} {:?} {:?}",
+            cell.given.generate, cell.given.format, cell.given.freedom
+        ));
         hash.text(cell.given.cluster.as_deref().unwrap_or(""));
         let cluster = cell.given.cluster.as_deref().map(Path::new).filter(|path| path.is_file());
         let name = cell.given.trace.as_deref().and_then(Path::file_name);

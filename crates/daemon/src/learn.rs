@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_framework::{Beliefs, ChangeCost};
-use trainyard_profile::{Batches, Speeds};
-use trainyard_types::{Config, Job, JobId, ModelId, Rate, Sample, Span, Work};
+use trainyard_profile::{BatchLimits, Batches, Speeds};
+use trainyard_types::{Config, GpuType, Job, JobId, ModelId, Rate, Sample, Span, Work};
 
 /// How much a new figure counts against those before it.
 const NEWEST_COUNTS: f64 = 0.3;
@@ -101,6 +101,10 @@ impl Beliefs for Learnt {
             cost.start = Span::ZERO;
         }
         cost
+    }
+
+    fn batch_limits(&self, job: &Job, kind: GpuType) -> Option<BatchLimits> {
+        self.has_profile(job).then(|| self.speeds.batch_limits(job.model, kind)).flatten()
     }
 
     fn work(&self, job: &Job) -> Option<Work> {

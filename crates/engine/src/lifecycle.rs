@@ -4,8 +4,8 @@ use crate::engine::{Block, Engine, Timer};
 use std::sync::Arc;
 use trainyard_framework::{Live, used_permille};
 use trainyard_types::{
-    Action, Attempt, Cause, End, Job, JobId, JobState, Phase, Progress, Rate, Reason, Sample, Time,
-    Work,
+    Action, Attempt, Cause, End, Job, JobId, JobState, Measured, Phase, Progress, Rate, Reason,
+    Sample, Time, Work,
 };
 
 impl Engine {
@@ -129,6 +129,7 @@ impl Engine {
         if !self.is_current(job, attempt, &[Phase::Starting, Phase::Running, Phase::Saving]) {
             return;
         }
+        let cluster = Arc::clone(&self.state.cluster);
         let state = self.state_mut();
         let live = state.live_mut(job).expect("current");
         let progress = &mut live.state.progress;
@@ -141,10 +142,13 @@ impl Engine {
         if sample.batch.is_some() {
             live.state.batch = sample.batch;
         }
+        let on = live.state.held.as_ref().map(|held| held.config(&cluster));
+        if Measured::concerns(sample) {
+            let measured = live.state.measured.get_or_insert_default();
+            Arc::make_mut(measured).note(on.as_ref(), sample);
+        }
         let spec = Arc::clone(&live.spec);
-        let held = live.state.held.clone();
         state.changed.push(job);
-        let on = held.map(|held| held.config(&self.state.cluster));
         self.beliefs_mut().observe(&spec, on.as_ref(), sample);
     }
 

@@ -3,9 +3,9 @@
 use crate::sizes::Sizes;
 use std::sync::Arc;
 use trainyard_framework::Beliefs;
-use trainyard_profile::{Batches, ChangeCost, Pace};
+use trainyard_profile::{BatchLimits, Batches, ChangeCost, Pace};
 use trainyard_sim::Truth;
-use trainyard_types::{Config, Job, JobId, Rate, Work};
+use trainyard_types::{Config, GpuType, Job, JobId, Rate, Work};
 use trainyard_workload::TraceJob;
 
 /// A world in which everything is as it is believed to be.
@@ -55,6 +55,10 @@ impl Beliefs for Frozen {
 
     fn batches(&self, job: &Job) -> Option<&Batches> {
         self.0.batches(job)
+    }
+
+    fn batch_limits(&self, job: &Job, kind: GpuType) -> Option<BatchLimits> {
+        self.0.batch_limits(job, kind)
     }
 
     fn copied(&self) -> Arc<dyn Beliefs> {

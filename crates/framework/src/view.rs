@@ -2,9 +2,10 @@
 
 use crate::{Free, Knowledge, Needs, State};
 use std::sync::Arc;
-use trainyard_profile::{Batches, ChangeCost};
+use trainyard_profile::{BatchLimits, Batches, ChangeCost};
 use trainyard_types::{
-    Cluster, Config, Job, JobId, JobState, Rate, Sample, Span, TenantId, Tenants, Time, Work,
+    Cluster, Config, GpuType, Job, JobId, JobState, Rate, Sample, Span, TenantId, Tenants, Time,
+    Work,
 };
 
 /// What is believed about speeds, sizes and costs. The simulated world holds the truth; a policy is handed beliefs.
@@ -30,6 +31,11 @@ pub trait Beliefs: Send + Sync {
 
     /// The batches at which the speed of the job's model is known, if several are.
     fn batches(&self, _job: &Job) -> Option<&Batches> {
+        None
+    }
+
+    /// The limits of the job's batch on a type of GPU, if it may have several.
+    fn batch_limits(&self, _job: &Job, _kind: GpuType) -> Option<BatchLimits> {
         None
     }
 
@@ -188,6 +194,13 @@ impl<'a> View<'a> {
     /// The batches at which a job's model is known; nothing for a policy that did not declare the need of speeds.
     pub fn batches(&self, job: JobRef<'_>) -> Option<&'a Batches> {
         if self.needs.rates { self.beliefs.batches(job.spec) } else { None }
+    }
+
+    /// The limits of a job's batch on a type of GPU: what its user allows and its memory holds, shown to everyone.
+    /// Nothing for a job whose batch is fixed or whose limits nobody told.
+    pub fn batch_limits(&self, job: JobRef<'_>, kind: GpuType) -> Option<BatchLimits> {
+        let free = job.spec.want.batch.is_none();
+        free.then(|| self.beliefs.batch_limits(job.spec, kind)).flatten()
     }
 
     /// How much work is left, as far as is known; nothing for a policy that did not declare the need.

@@ -45,4 +45,4 @@ pub use host::HostTable;
 pub use input::{InputError, nearest};
 pub use model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost, StageTimes};
 pub use speeds::{Sharing, Speeds};
-pub use training::{Pace, Training};
+pub use training::{BatchLimits, BatchSplit, Iteration, Pace, Training};

@@ -10,7 +10,7 @@ use crate::curve::{Cell, Curve, power_of, source_kind};
 use crate::host::{self, HostTable};
 use crate::model::{ANY_KIND, SizeCost};
 use crate::training::Site;
-use crate::{Catalog, ModelProfile, Pace, Training};
+use crate::{BatchLimits, Catalog, Iteration, ModelProfile, Pace, Training};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use trainyard_types::{Cluster, Config, GpuType, ModelId, Rate, Span, Tier, Work};
@@ -229,6 +229,30 @@ impl Speeds {
         let host = host::part(&moves.host, config.gpus, config.host);
         let kept = self.across(model, config)? * host * self.part(moves, config);
         Some(Pace { rate: Rate(pace.rate.0 * kept), ..pace })
+    }
+
+    /// What a job would tell about its iterations once so much is done; nothing without a measured training.
+    ///
+    /// On several types it waits for the slowest, and that one is told of.
+    pub fn iteration(&self, model: ModelId, config: &Config, done: Work) -> Option<Iteration> {
+        let trained = self.trained(model)?;
+        let mut slowest: Option<Iteration> = None;
+        for (kind, _) in &config.kinds {
+            let (kind, factor) = *trained.sources.get(kind.index())?;
+            let site = Site { kind, factor, shape: &config.shape };
+            let here = trained.training.iteration_at(site, config.batch, done)?;
+            if slowest.is_none_or(|other| here.seconds > other.seconds) {
+                slowest = Some(here);
+            }
+        }
+        slowest
+    }
+
+    /// The limits of a model's batch on a type; nothing without a measured training.
+    pub fn batch_limits(&self, model: ModelId, kind: GpuType) -> Option<BatchLimits> {
+        let trained = self.trained(model)?;
+        let (source, _) = trained.sources.get(kind.index())?;
+        trained.training.limits.get(*source).copied()
     }
 
     /// Whether the speed of a model depends on its batch size.

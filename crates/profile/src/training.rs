@@ -66,6 +66,21 @@ pub struct Pace {
     pub until: Option<Work>,
 }
 
+/// What a training tells about its iterations.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Iteration {
+    /// How its batch is cut.
+    pub split: BatchSplit,
+    /// The time of one, accumulated passes included.
+    pub seconds: f64,
+    /// Seconds of it that are spent exchanging gradients.
+    pub sync: f64,
+    /// The gradient noise scale; nothing where no signal was measured.
+    pub noise: Option<f64>,
+    /// Epochs finished.
+    pub epoch: u32,
+}
+
 /// Where a job trains: the type, the time factor for a type that only stands in for it, and GPUs by node.
 #[derive(Copy, Clone, Debug)]
 pub struct Site<'a> {
@@ -106,6 +121,32 @@ impl Training {
         let StepTime { step, sync } = self.times.at(site.kind, site.shape, split.local)?;
         let seconds = step + (step - sync) * f64::from(split.accumulated);
         (seconds > 0.0).then_some(seconds * site.factor * self.slowdown)
+    }
+
+    /// What it tells about its iterations with so much work done; without a batch, at the one that is best overall.
+    pub fn iteration_at(
+        &self,
+        site: Site<'_>,
+        batch: Option<u32>,
+        done: Work,
+    ) -> Option<Iteration> {
+        let batch = match batch {
+            Some(batch) => batch,
+            None => self.best_batch(site)?.0,
+        };
+        let limits = self.limits.get(site.kind)?;
+        let split = limits.split(batch, gpus_of(site.shape));
+        let epoch = self.epochs.at(done.0);
+        let (sqr, var) = self.epochs.noise(split.batch, epoch);
+        let noise = (sqr > 0.0).then(|| f64::from(limits.first) * var / sqr);
+        let sync = self.times.at(site.kind, site.shape, split.local)?.sync;
+        Some(Iteration {
+            split,
+            seconds: self.iteration(site, split)?,
+            sync: sync * site.factor * self.slowdown,
+            noise,
+            epoch: epoch as u32,
+        })
     }
 
     /// The rate with so much work done, and where it changes; without a batch, at the one that is best overall.

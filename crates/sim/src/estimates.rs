@@ -4,8 +4,8 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::sync::Arc;
 use trainyard_framework::Beliefs;
-use trainyard_profile::{Batches, ChangeCost, Speeds};
-use trainyard_types::{Config, Job, Rate, Work};
+use trainyard_profile::{BatchLimits, Batches, ChangeCost, Speeds};
+use trainyard_types::{Config, GpuType, Job, Rate, Work};
 use trainyard_workload::Workload;
 
 /// Beliefs of a simulated run.
@@ -61,6 +61,10 @@ impl Beliefs for Estimates {
 
     fn batches(&self, job: &Job) -> Option<&Batches> {
         self.speeds.batches(job.model)
+    }
+
+    fn batch_limits(&self, job: &Job, kind: GpuType) -> Option<BatchLimits> {
+        self.speeds.batch_limits(job.model, kind)
     }
 
     fn work(&self, job: &Job) -> Option<Work> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use trainyard_profile::{ChangeCost, Pace, Speeds};
-use trainyard_types::{Config, JobId, Work};
+use trainyard_types::{Config, JobId, Sample, Span, Work};
 use trainyard_workload::{TraceJob, Workload};
 
 /// How much work jobs really are, how fast they really run, and what moving them really costs.
@@ -12,6 +12,11 @@ pub trait Truth {
 
     /// How fast a job runs when so much is done, and until where that holds; nothing if it cannot be told.
     fn pace(&self, job: &TraceJob, on: &Config, done: Work) -> Option<Pace>;
+
+    /// What a job that runs there would report of its iterations; by default nothing.
+    fn sample(&self, _job: &TraceJob, _on: &Config, _done: Work) -> Sample {
+        Sample::default()
+    }
 
     /// What it costs to move a job: from nothing to start, to nothing to stop.
     fn change(&self, job: &TraceJob, from: Option<&Config>, to: Option<&Config>) -> ChangeCost;
@@ -30,6 +35,21 @@ impl Truth for Written<'_> {
 
     fn pace(&self, job: &TraceJob, on: &Config, done: Work) -> Option<Pace> {
         self.speeds.pace(job.job.model, on, done)
+    }
+
+    fn sample(&self, job: &TraceJob, on: &Config, done: Work) -> Sample {
+        let Some(iteration) = self.speeds.iteration(job.job.model, on, done) else {
+            return Sample::default();
+        };
+        Sample {
+            step: Some(Span::from_secs_f64(iteration.seconds)),
+            sync: Some(Span::from_secs_f64(iteration.sync)),
+            batch: Some(iteration.split.batch),
+            accumulation: Some(iteration.split.accumulated),
+            noise: iteration.noise,
+            epoch: Some(iteration.epoch),
+            ..Sample::default()
+        }
     }
 
     fn change(&self, job: &TraceJob, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {

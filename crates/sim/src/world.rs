@@ -410,9 +410,9 @@ impl<'a> World<'a> {
         }
         placed.until = turns_at(truth, placed.done, until);
         placed.rate = rate;
-        let batch = placed.config.batch;
-        let sample =
-            Sample { done: Some(placed.done), rate: Some(rate), batch, ..Sample::default() };
+        let told = self.truth.sample(truth, &placed.config, placed.done);
+        let batch = placed.config.batch.or(told.batch);
+        let sample = Sample { done: Some(placed.done), rate: Some(rate), batch, ..told };
         events.push(Event::Report { job, attempt: placed.attempt, sample });
         // Where rounds are kept, a part is measured out when the round begins and then stands.
         if !in_round {

@@ -109,15 +109,15 @@ pub struct Sample {
     pub done: Option<Work>,
     /// Current speed.
     pub rate: Option<Rate>,
-    /// Time of one step.
+    /// Time of one iteration, accumulated passes included.
     pub step: Option<Span>,
-    /// Time of one step spent in synchronisation.
+    /// Time of one iteration spent exchanging gradients.
     pub sync: Option<Span>,
     /// Batch size over all GPUs.
     pub batch: Option<u32>,
-    /// Gradient accumulation steps.
+    /// Passes that are accumulated before the one that exchanges gradients.
     pub accumulation: Option<u32>,
-    /// Gradient noise scale.
+    /// Gradient noise scale: the batch at which noise and signal are alike.
     pub noise: Option<f64>,
     /// Training loss.
     pub loss: Option<f64>,

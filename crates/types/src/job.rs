@@ -1,11 +1,12 @@
 //! What a user asked for, and what has happened to it so far.
 
 use crate::{
-    Allocation, Attempt, GpuType, GraphId, GroupId, JobId, ModelId, PoolId, Rate, Span, TenantId,
-    Time, Work,
+    Allocation, Attempt, GpuType, GraphId, GroupId, JobId, Measured, ModelId, PoolId, Rate, Span,
+    TenantId, Time, Work,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// What the user asked for. Never changes after submission.
 ///
@@ -275,6 +276,9 @@ pub struct JobState {
     pub progress: Progress,
     /// The batch size it last reported.
     pub batch: Option<u32>,
+    /// What was measured while it ran, if it says anything about that.
+    #[serde(default)]
+    pub measured: Option<Arc<Measured>>,
     /// GPU time used up to `since`, in GPU-microseconds; see [`JobState::attained`].
     pub gpu_time: Span,
     /// Time on GPUs up to `since`, whatever their number.
@@ -303,6 +307,7 @@ impl JobState {
             failures: 0,
             progress: Progress { done: Work::ZERO, at, rate: Rate(0.0) },
             batch: None,
+            measured: None,
             gpu_time: Span::ZERO,
             ran: Span::ZERO,
             time_on: SmallVec::new(),

@@ -20,6 +20,7 @@ pub mod grant;
 pub mod ids;
 pub mod idset;
 pub mod job;
+pub mod measured;
 pub mod placement;
 pub mod tenant;
 pub mod time;
@@ -34,6 +35,7 @@ pub use ids::{
 };
 pub use idset::{Id, IdSet};
 pub use job::{BatchMode, Class, End, Job, JobState, Phase, Progress, Want};
+pub use measured::{Measured, StepSeen};
 pub use placement::Placement;
 pub use tenant::{Tenant, Tenants};
 pub use time::{Rate, Span, Time, Work};

@@ -19,6 +19,7 @@ pub mod check;
 pub mod cluster;
 mod cluster_toml;
 pub mod embedded;
+pub mod freedom;
 mod gavel;
 mod gavel_rates;
 pub mod generate;
@@ -43,6 +44,7 @@ pub mod workload;
 
 pub use check::Problem;
 pub use embedded::embedded;
+pub use freedom::Freedom;
 pub use generate::generate;
 pub use intake::ReadError;
 pub use scenario::Scenario;
