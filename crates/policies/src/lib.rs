@@ -42,6 +42,8 @@ mod prelude;
 pub mod registry;
 
 // One policy each.
+pub mod afs_l;
+pub mod afs_p;
 pub mod allox;
 pub mod conservative;
 pub mod easy;
@@ -54,6 +56,7 @@ pub mod gavel;
 pub mod gavel_fifo;
 pub mod gittins;
 pub mod las;
+pub mod optimus;
 pub mod priority;
 pub mod shockwave;
 pub mod sjf;
@@ -66,7 +69,9 @@ pub mod tiresias;
 pub mod load;
 
 // What several policies stand on.
+mod afs;
 mod alike;
 mod backfill;
+mod ladder;
 mod timeline;
 mod turns;

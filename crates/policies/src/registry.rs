@@ -1,8 +1,9 @@
 //! The one table that makes policies, placers, gates and tuners exist.
 
 use crate::{
-    allox, conservative, easy, elas, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo,
-    gittins, las, load, place, priority, shockwave, sjf, srsf, srtf, themis, tiresias,
+    afs_l, afs_p, allox, conservative, easy, elas, fair_share, fifo, gandiva, gandiva_fair, gavel,
+    gavel_fifo, gittins, las, load, optimus, place, priority, shockwave, sjf, srsf, srtf, themis,
+    tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -38,6 +39,9 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &gavel::random_pairs::ENTRY,
     &gandiva_fair::ENTRY,
     &shockwave::ENTRY,
+    &afs_l::ENTRY,
+    &afs_p::ENTRY,
+    &optimus::ENTRY,
 ];
 
 /// One policy of each family, in the order of the table: what `compare` shows by default.
@@ -60,6 +64,7 @@ pub const PLACERS: &[&PlaceEntry] = &[
     &place::skew::ENTRY,
     &place::fgd::ENTRY,
     &place::buddy::ENTRY,
+    &place::even::ENTRY,
 ];
 
 /// All admission gates.
