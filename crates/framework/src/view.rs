@@ -230,8 +230,11 @@ impl<'a> View<'a> {
     /// The limits of a job's batch on a type of GPU: what its user allows and its memory holds, shown to everyone.
     /// Nothing for a job whose batch is fixed or whose limits nobody told.
     pub fn batch_limits(&self, job: JobRef<'_>, kind: GpuType) -> Option<BatchLimits> {
-        let free = job.spec.want.batch.is_none();
-        free.then(|| self.beliefs.batch_limits(job.spec, kind)).flatten()
+        let want = &job.spec.want;
+        if want.batch.is_some() {
+            return None;
+        }
+        want.batch_limits.or_else(|| self.beliefs.batch_limits(job.spec, kind))
     }
 
     /// How much work is left, as far as is known; nothing for a policy that did not declare the need.

@@ -136,3 +136,6 @@ pub(crate) fn divide<T>(
         knockout.set(at, standing(contest, at, steps[at]), &second_wins);
     }
 }
+
+#[cfg(test)]
+mod tests;

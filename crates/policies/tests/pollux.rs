@@ -140,7 +140,6 @@ fn assert_every_job_equal(case: &Case) {
         // A finish that falls back onto a decision is a microsecond late.
         let off = |(job, seconds): &(&String, &f64)| (ours[*job] - **seconds).abs() > 1e-5;
         let off: Vec<(&String, &f64)> = jobs.iter().filter(off).collect();
-        for (job, seconds) in &off { eprintln!("{name} {job} {} {seconds}", ours[*job]); }
         assert!(off.is_empty(), "{name}: {} of {} jobs differ: {off:?}", off.len(), jobs.len());
     }
 }
