@@ -34,6 +34,16 @@ pub trait Beliefs: Send + Sync {
         None
     }
 
+    /// Seconds of an iteration at the job's own batch, with at least so many accumulated passes, if that is known.
+    fn iteration_seconds(&self, _job: &Job, _on: &Config, _accumulated_least: u32) -> Option<f64> {
+        None
+    }
+
+    /// Iterations at the job's own batch after the epoch in which so much is done, if that is known.
+    fn iterations_ahead(&self, _job: &Job, _done: Work) -> Option<f64> {
+        None
+    }
+
     /// The limits of the job's batch on a type of GPU, if it may have several.
     fn batch_limits(&self, _job: &Job, _kind: GpuType) -> Option<BatchLimits> {
         None
@@ -194,6 +204,27 @@ impl<'a> View<'a> {
     /// The batches at which a job's model is known; nothing for a policy that did not declare the need of speeds.
     pub fn batches(&self, job: JobRef<'_>) -> Option<&'a Batches> {
         if self.needs.rates { self.beliefs.batches(job.spec) } else { None }
+    }
+
+    /// Seconds of an iteration at a job's own batch, with at least so many accumulated passes; nothing for a job that
+    /// does not follow a measured training, and for a policy that did not declare the need of speeds.
+    pub fn iteration_seconds(
+        &self,
+        job: JobRef<'_>,
+        on: &Config,
+        accumulated_least: u32,
+    ) -> Option<f64> {
+        let shown = self.needs.rates;
+        shown.then(|| self.beliefs.iteration_seconds(job.spec, on, accumulated_least)).flatten()
+    }
+
+    /// Iterations at a job's own batch after the epoch it is in; nothing for a job that does not follow a measured
+    /// training, and for a policy that did not declare the need of sizes.
+    pub fn iterations_ahead(&self, job: JobRef<'_>) -> Option<f64> {
+        if self.needs.work_left == Knowledge::Nothing {
+            return None;
+        }
+        self.beliefs.iterations_ahead(job.spec, job.state.progress.done_at(self.now))
     }
 
     /// The limits of a job's batch on a type of GPU: what its user allows and its memory holds, shown to everyone.

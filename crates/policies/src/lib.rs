@@ -42,6 +42,8 @@ mod prelude;
 pub mod registry;
 
 // One policy each.
+pub mod afs_l;
+pub mod afs_p;
 pub mod allox;
 pub mod conservative;
 pub mod easy;
@@ -58,6 +60,7 @@ pub mod genie;
 pub mod gittins;
 pub mod las;
 pub mod least_laxity;
+pub mod optimus;
 pub mod pollux;
 pub mod priority;
 pub mod shockwave;
@@ -71,10 +74,12 @@ pub mod tiresias;
 pub mod load;
 
 // What several policies stand on.
+mod afs;
 mod alike;
 mod backfill;
 mod deadlines;
 mod horizon;
+mod ladder;
 mod levels;
 mod regrant;
 mod timeline;

@@ -1,9 +1,9 @@
 //! The one table that makes policies, placers, gates and tuners exist.
 
 use crate::{
-    allox, conservative, easy, edf, elas, elasticflow, fair_share, fifo, gandiva, gandiva_fair,
-    gavel, gavel_fifo, genie, gittins, las, least_laxity, load, place, pollux, priority, shockwave,
-    sjf, srsf, srtf, themis, tiresias,
+    afs_l, afs_p, allox, conservative, easy, edf, elas, elasticflow, fair_share, fifo, gandiva,
+    gandiva_fair, gavel, gavel_fifo, genie, gittins, las, least_laxity, load, optimus, place,
+    pollux, priority, shockwave, sjf, srsf, srtf, themis, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -44,6 +44,9 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &least_laxity::ENTRY,
     &genie::ENTRY,
     &pollux::ENTRY,
+    &afs_l::ENTRY,
+    &afs_p::ENTRY,
+    &optimus::ENTRY,
 ];
 
 /// One policy of each family, in the order of the table: what `compare` shows by default.
@@ -66,6 +69,7 @@ pub const PLACERS: &[&PlaceEntry] = &[
     &place::skew::ENTRY,
     &place::fgd::ENTRY,
     &place::buddy::ENTRY,
+    &place::even::ENTRY,
 ];
 
 /// All admission gates.

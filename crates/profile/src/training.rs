@@ -32,6 +32,8 @@ pub struct Training {
     pub limits: Vec<BatchLimits>,
     /// Every rate is divided by this: what a testbed takes longer than the sum of its iterations.
     pub slowdown: f64,
+    /// The most GPUs that whoever measured it lets it train on; any number if there is nothing.
+    pub gpus_most: Option<u32>,
 }
 
 /// A rate, and the work done at which it changes.

@@ -28,8 +28,8 @@ pub enum Rounding {
     Exact,
     /// To the nearest second after the epoch began: Pollux' and Sia's own simulators.
     ///
-    /// An end that is rounded back onto the moment of a decision is seen by the next one only, a microsecond late:
-    /// those simulators find it when they step on from that decision.
+    /// An end, of a job or of an epoch, that is rounded back onto the moment of a decision is seen by the next one
+    /// only, a microsecond late: those simulators find it when they step on from that decision.
     WholeSeconds,
     /// Each round to whole steps: Gavel's own simulator. A job does as many as fit into the round and then waits for
     /// the slowest. Only where rounds end at a barrier ([`Trigger::Barrier`]); elsewhere nothing is rounded.
@@ -245,7 +245,9 @@ impl Semantics {
                 ("jump", "muri-code", None),
                 ("form", "muri-code", Some("hidden")),
             ],
-            Semantics::Pollux => &[("mode", "recount", None)],
+            Semantics::Pollux => {
+                &[("mode", "recount", None), ("rules", "authors", Some("knowledge"))]
+            }
             Semantics::Gavel => &[
                 ("rounds", "gavel", None),
                 ("solver", "interior", Some("rounds")),

@@ -500,12 +500,14 @@ impl<'a> World<'a> {
         let mut time = at + rate.time_for(left);
         if self.rounding == Rounding::WholeSeconds && rate.0 > 0.0 {
             let exact = time;
+            // An epoch that begins a microsecond late counts from its whole second.
+            let from = Time(at.0 - u64::from(at.0 % Span::secs(1).0 == 1));
             // Not from `exact`, whose microseconds are rounded up already; halves go to the even second.
-            time = at + Span::secs(libm::rint(left.0 / rate.0) as u64);
-            let ends = !matches!(future, Future::Turn { .. });
-            if ends && time < exact && self.is_decision(time) {
+            time = from + Span::secs(libm::rint(left.0 / rate.0) as u64);
+            if time < exact && self.is_decision(time) {
                 time = time + Span(1);
             }
+            time = time.max(at);
         }
         self.queue.push(time, future);
     }

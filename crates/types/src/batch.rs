@@ -41,12 +41,15 @@ impl BatchLimits {
     /// A single GPU that trains beyond the first batch size accumulates at least once: the noise of the gradient is
     /// measured between passes or between GPUs (Pollux's simulator does the same).
     pub fn split(&self, batch: u32, gpus: u32) -> BatchSplit {
+        self.split_into(batch, gpus, u32::from(gpus <= 1 && batch > self.first))
+    }
+
+    /// The same with at least so many accumulated passes.
+    pub fn split_into(&self, batch: u32, gpus: u32, accumulated_least: u32) -> BatchSplit {
         let gpus = gpus.max(1);
         let whole = batch.clamp(1, self.most.max(1)).div_ceil(gpus);
-        let mut accumulated = whole.div_ceil(self.local_most.max(1)).max(1) - 1;
-        if gpus == 1 && batch > self.first {
-            accumulated = accumulated.max(1);
-        }
+        let accumulated = whole.div_ceil(self.local_most.max(1)).max(1) - 1;
+        let accumulated = accumulated.max(accumulated_least);
         let parts = gpus.saturating_mul(accumulated + 1);
         let local = whole.div_ceil(accumulated + 1).min(self.most / parts).max(1);
         BatchSplit { local, accumulated, batch: local.saturating_mul(parts) }
@@ -78,6 +81,7 @@ mod tests {
         assert_eq!(split(128, 1), (128, 0, 128));
         assert_eq!(split(256, 1), (128, 1, 256));
         assert_eq!(split(4096, 1), (1024, 3, 4096));
+        assert_eq!(LIMITS.split_into(128, 1, 1).local, 64);
     }
 
     #[test]
