@@ -74,6 +74,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         Rounding::Exact => "exact",
         Rounding::WholeSeconds => "whole seconds",
         Rounding::WholeSteps => "whole steps",
+        Rounding::WholeSlots => "whole slots",
     };
     let distance = match options.distance {
         Distance::Counts => "counts",

@@ -65,6 +65,11 @@ impl Engine {
         !self.outbox.is_empty() || self.decision_due(self.state.now) && self.wants_decision
     }
 
+    /// Whether a step at a moment would ask the policy, as far as is known now.
+    pub fn decides(&self, at: Time) -> bool {
+        self.decision_due(at)
+    }
+
     /// Whether a user keeps a job aside, so that only a user can let it go on.
     pub fn is_held(&self, job: JobId) -> bool {
         self.blocked.get(&job).is_some_and(|block| block.by_user)

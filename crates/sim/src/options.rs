@@ -34,6 +34,9 @@ pub enum Rounding {
     /// Each round to whole steps: Gavel's own simulator. A job does as many as fit into the round and then waits for
     /// the slowest. Only where rounds end at a barrier ([`Trigger::Barrier`]); elsewhere nothing is rounded.
     WholeSteps,
+    /// Up to whole slots after the job last went on: ElasticFlow's own simulator. A job whose work is done ends with its
+    /// slot, or at the next decision. Only where slots are kept ([`Trigger::Slots`]); elsewhere nothing is rounded.
+    WholeSlots,
 }
 
 /// Whether it matters how far apart the GPUs of a job are.
@@ -225,6 +228,7 @@ impl Semantics {
                 trigger: Trigger::Slots(Span::secs(240)),
                 costs: CostModel::Free,
                 charge: Charge::EveryDecision,
+                rounding: Rounding::WholeSlots,
                 distance: Distance::Ignored,
                 estimate_error: 0.0,
                 ..ours

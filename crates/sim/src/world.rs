@@ -509,7 +509,32 @@ impl<'a> World<'a> {
             }
             time = time.max(at);
         }
+        if let (Rounding::WholeSlots, Trigger::Slots(slot)) = (self.rounding, self.trigger)
+            && rate.0 > 0.0
+        {
+            let slots = time.since(at).0.div_ceil(slot.0.max(1));
+            time = at + slot.times(slots);
+        }
         self.queue.push(time, future);
+    }
+
+    /// Under [`Rounding::WholeSlots`]: a decision is about to be taken, and whoever has done its work is over.
+    pub(crate) fn end_done(&mut self, at: Time) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.rounding != Rounding::WholeSlots {
+            return events;
+        }
+        let running = self.placed.iter().filter(|(_, placed)| placed.stage == Stage::Running);
+        let running: Vec<JobId> = running.map(|(job, _)| *job).collect();
+        for job in running {
+            self.catch_up(at, job);
+            let (placed, truth) = (&self.placed[&job], self.truth.job(job));
+            if truth.fails_at.is_none() && placed.done.0 >= truth.work.0 {
+                let promise = placed.promise;
+                events.extend(self.come(at, Future::Finish { job, promise }));
+            }
+        }
+        events
     }
 
     /// Whether a decision falls on a moment.

@@ -53,6 +53,8 @@ pub(crate) struct Part {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) parts: Vec<Part>,
+    /// Until when the GPUs of the last part are counted, if that is not its end.
+    counted_to: Option<Time>,
 }
 
 impl Plan {
@@ -65,14 +67,20 @@ impl Plan {
     /// GPU-seconds in all.
     pub(crate) fn gpu_time(&self) -> f64 {
         let time = |part: &Part| part.to.since(part.from).as_secs_f64() * f64::from(part.gpus);
-        self.parts.iter().map(time).sum()
+        let beyond = self
+            .parts
+            .last()
+            .zip(self.counted_to)
+            .map_or(0.0, |(last, to)| to.since(last.to).as_secs_f64() * f64::from(last.gpus));
+        self.parts.iter().map(time).sum::<f64>() + beyond
     }
 
     /// The first change after a moment, other than its end.
     pub(crate) fn next_change(&self, at: Time) -> Option<Time> {
-        let two = self.parts.windows(2).filter(|two| two[0].gpus != two[1].gpus);
-        let starts = self.parts.first().map(|part| part.from).into_iter();
-        starts.chain(two.map(|two| two[1].from)).find(|from| *from > at)
+        let first = self.parts.first().map(|part| part.from).into_iter();
+        // A gap is a change to nothing.
+        let later = self.parts.windows(2).map(|two| two[0].to);
+        first.chain(later).find(|change| *change > at)
     }
 
     /// Takes its GPUs from what is free.
@@ -87,6 +95,13 @@ impl Plan {
         for part in &self.parts {
             horizon.give(part.from, part.to, part.gpus);
         }
+    }
+
+    /// The end of the stretch in which the plan ends, if something is free to change there before the deadline: the
+    /// authors' code counts GPU time up to it.
+    fn stretch_over(&self, horizon: &Horizon, aligned: Time) -> Option<Time> {
+        let end = self.parts.last()?.to;
+        horizon.next_change(Time(end.0 - 1)).filter(|change| *change < aligned)
     }
 
     fn push(&mut self, part: Part) {
@@ -114,7 +129,11 @@ pub(crate) fn least_share(
             Filling::Events => turn_by_events(task, horizon, from, (grid, level)),
         };
         if let Some(turn) = turn {
-            return forward(task, horizon, from, (grid, level, below, turn));
+            let mut plan = forward(task, horizon, from, (grid, level, below, turn))?;
+            if filling == Filling::Events {
+                plan.counted_to = plan.stretch_over(horizon, grid.up(task.deadline));
+            }
+            return Some(plan);
         }
         below = Some(level);
     }
@@ -141,17 +160,18 @@ pub(crate) fn grown(
     let whole = Span::from_secs_f64(task.work / gpus.rate);
     let end = grid.up(now + whole);
     if end <= next && now + whole <= task.deadline {
-        return Some(Plan { parts: vec![Part { from: now, to: end, gpus: gpus.gpus }] });
+        let only = Part { from: now, to: end, gpus: gpus.gpus };
+        return Some(Plan { parts: vec![only], counted_to: None });
     }
     let until = if next == aligned { task.deadline } else { next };
     let done = gpus.rate * until.since(now).as_secs_f64();
     let rest = Task { work: task.work - done, ..*task };
     let first = Part { from: now, to: next, gpus: gpus.gpus };
     if rest.work <= task.work * DONE {
-        return Some(Plan { parts: vec![first] });
+        return Some(Plan { parts: vec![first], counted_to: None });
     }
     let after = least_share(&rest, horizon, next, (grid, filling))?;
-    let mut plan = Plan { parts: vec![first] };
+    let mut plan = Plan { parts: vec![first], counted_to: after.counted_to };
     after.parts.into_iter().for_each(|part| plan.push(part));
     Some(plan)
 }
