@@ -347,6 +347,8 @@ pub enum Preset {
     Gavel,
     /// Shockwave (NSDI'23): rounds of two minutes, 20 s for each start, exact sizes.
     Shockwave,
+    /// Chronus (SoCC'21): half a minute times 1 + log2 of the GPUs for each resume, exact sizes, placement not felt.
+    Chronus,
 }
 
 impl Preset {
@@ -359,6 +361,7 @@ impl Preset {
             Preset::Pollux => Semantics::Pollux,
             Preset::Gavel => Semantics::Gavel,
             Preset::Shockwave => Semantics::Shockwave,
+            Preset::Chronus => Semantics::Chronus,
         }
     }
 }

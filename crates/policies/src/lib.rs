@@ -43,6 +43,7 @@ pub mod registry;
 
 // One policy each.
 pub mod allox;
+pub mod chronus;
 pub mod conservative;
 pub mod easy;
 pub mod elas;

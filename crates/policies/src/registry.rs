@@ -1,8 +1,8 @@
 //! The one table that makes policies, placers, gates and tuners exist.
 
 use crate::{
-    allox, conservative, easy, elas, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo,
-    gittins, las, load, place, priority, shockwave, sjf, srsf, srtf, themis, tiresias,
+    allox, chronus, conservative, easy, elas, fair_share, fifo, gandiva, gandiva_fair, gavel,
+    gavel_fifo, gittins, las, load, place, priority, shockwave, sjf, srsf, srtf, themis, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -38,6 +38,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &gavel::random_pairs::ENTRY,
     &gandiva_fair::ENTRY,
     &shockwave::ENTRY,
+    &chronus::ENTRY,
 ];
 
 /// One policy of each family, in the order of the table: what `compare` shows by default.

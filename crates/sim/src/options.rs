@@ -154,6 +154,9 @@ pub enum Semantics {
     Gavel,
     /// The simulator of Shockwave (NSDI'23): rounds of two minutes, 20 s lost by whoever did not run in the one before.
     Shockwave,
+    /// The simulator of Chronus (SoCC'21): half a minute times 1 + log2 of the GPUs for each resume, exact sizes, no
+    /// loss by distance.
+    Chronus,
 }
 
 impl Semantics {
@@ -165,6 +168,7 @@ impl Semantics {
         Semantics::Pollux,
         Semantics::Gavel,
         Semantics::Shockwave,
+        Semantics::Chronus,
     ];
 
     /// The name used on the command line and in scenarios.
@@ -176,6 +180,7 @@ impl Semantics {
             Semantics::Pollux => "pollux",
             Semantics::Gavel => "gavel",
             Semantics::Shockwave => "shockwave",
+            Semantics::Chronus => "chronus",
         }
     }
 
@@ -213,6 +218,13 @@ impl Semantics {
                 estimate_error: 0.0,
                 ..ours
             },
+            Semantics::Chronus => Options {
+                // 0.1 minutes for the checkpoint and 0.4 for the resume; both are paid at the resume.
+                costs: CostModel::ByGpus { save: Span::ZERO, start: Span::secs(30) },
+                distance: Distance::Ignored,
+                estimate_error: 0.0,
+                ..ours
+            },
         }
     }
 
@@ -239,6 +251,11 @@ impl Semantics {
             Semantics::Shockwave => {
                 &[("rules", "authors", Some("window")), ("round", "2m", Some("rounds"))]
             }
+            Semantics::Chronus => &[
+                ("rules", "authors", Some("lease")),
+                ("objective", "minimise", Some("lease")),
+                ("allocator", "best-of-four", Some("lease")),
+            ],
         }
     }
 }
