@@ -6,8 +6,9 @@
 //! begin now. What is left to choose are the deadlines ([`choose`](Program::solve)); which leases then serve them is
 //! a packing ([`pack`]).
 //!
-//! Value comes first, then what is used of the lease that begins now: as little or as much as possible ([`Now`]).
-//! That is the order of the published objective, whose second term is less than the least step of its values.
+//! First as many demands as possible are served at all, for each of them is a promise; then value counts; then what is
+//! used of the lease that begins now: as little or as much as possible ([`Now`]). That is the order of the published
+//! program, in which serving everyone is a constraint and the last term is less than the least step of its values.
 
 mod bound;
 mod pack;
@@ -68,7 +69,7 @@ pub struct Plan {
     pub leases: Vec<Vec<u32>>,
     /// What all steps that are met are worth.
     pub value: f64,
-    /// No plan is worth more.
+    /// No plan that serves as many is worth more.
     pub bound: f64,
     /// Units of work that it took: a unit is a demand that was packed.
     pub work: u64,
@@ -105,7 +106,7 @@ impl Program {
     pub fn solve(&self, work_max: u64) -> Plan {
         let mut search = Search::new(self);
         let best: Vec<Option<usize>> = (0..self.demands.len()).map(|at| self.first(at)).collect();
-        let full = self.value(&best);
+        let full = self.merit(&best);
         if let Some(packing) = search.try_steps(&best) {
             return search.plan(best, packing, full);
         }
@@ -138,6 +139,18 @@ impl Program {
             step.map_or(0.0, |step| demand.steps[step].value)
         };
         self.demands.iter().zip(steps).map(value).sum()
+    }
+
+    /// What serving a demand at all counts beside value: more than all values together.
+    fn promise(&self) -> f64 {
+        let most = |demand: &Demand| demand.steps.iter().map(|step| step.value).fold(0.0, f64::max);
+        1.0 + self.demands.iter().map(most).sum::<f64>()
+    }
+
+    /// Value and promises kept.
+    fn merit(&self, steps: &[Option<usize>]) -> f64 {
+        let kept = steps.iter().flatten().count() as f64;
+        self.value(steps) + kept * self.promise()
     }
 
     fn pieces(&self, steps: &[Option<usize>]) -> Vec<Option<Piece>> {
@@ -182,9 +195,9 @@ impl<'a> Search<'a> {
     }
 
     fn keep(&mut self, steps: Vec<Option<usize>>, packing: Packing) {
-        let value = self.program.value(&steps);
-        let held = self.found.as_ref().map(|(steps, _)| self.program.value(steps));
-        if held.is_none_or(|held| value > held + VALUE_EQUAL) {
+        let merit = self.program.merit(&steps);
+        let held = self.found.as_ref().map(|(steps, _)| self.program.merit(steps));
+        if held.is_none_or(|held| merit > held + VALUE_EQUAL) {
             self.found = Some((steps, packing));
         }
     }
@@ -195,10 +208,11 @@ impl<'a> Search<'a> {
 
     /// Demands that could be worth more, dearest first.
     fn lowered(&self, steps: &[Option<usize>]) -> Vec<(usize, usize)> {
+        let promise = self.program.promise();
         let mut lowered = Vec::new();
         for (index, demand) in self.program.demands.iter().enumerate() {
             let Some(first) = self.program.first(index) else { continue };
-            let held = steps[index].map_or(0.0, |step| demand.steps[step].value);
+            let held = steps[index].map_or(-promise, |step| demand.steps[step].value);
             let below = steps[index].unwrap_or(demand.steps.len());
             for step in first..below {
                 let gain = demand.steps[step].value - held;
@@ -211,7 +225,7 @@ impl<'a> Search<'a> {
     }
 
     fn is_best(&self, bound: f64) -> bool {
-        self.program.value(&self.held()) >= bound - VALUE_EQUAL
+        self.program.merit(&self.held()) >= bound - VALUE_EQUAL
     }
 
     /// Lifts single demands.
@@ -266,7 +280,7 @@ impl<'a> Search<'a> {
                 None => steps[up] = former,
             }
         }
-        let is_better = self.program.value(&steps) > self.program.value(&before) + VALUE_EQUAL;
+        let is_better = self.program.merit(&steps) > self.program.merit(&before) + VALUE_EQUAL;
         match raised.filter(|_| is_better) {
             Some(packing) => self.keep(steps, packing),
             None => return false,
@@ -280,6 +294,8 @@ impl<'a> Search<'a> {
             packing.fill_now(&self.program.demands);
         }
         let value = self.program.value(&steps);
-        Plan { steps, leases: packing.leases, value, bound: bound.max(value), work: self.work }
+        let kept = self.program.merit(&steps) - value;
+        let bound = (bound - kept).max(value);
+        Plan { steps, leases: packing.leases, value, bound, work: self.work }
     }
 }

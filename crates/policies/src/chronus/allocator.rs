@@ -162,13 +162,18 @@ impl Allocator {
         let kinds: Vec<GpuType> = view.state().shapes.iter().map(|shape| shape.0).collect();
         let accepted = kinds.into_iter().filter(|kind| one.job.spec.want.accepts(*kind));
         let mut ways = Vec::new();
+        let mut scattered = Vec::new();
         for kind in accepted {
+            let worth = |nodes: u32| {
+                f64::from(one.gpus) * self.speed(one, kind, &even(one.gpus, nodes as usize), view)
+            };
+            scattered.push((kind, (1..=one.gpus).map(worth).collect()));
             for split in splits(one.gpus) {
                 let worth = f64::from(one.gpus) * self.speed(one, kind, &split, view);
                 ways.push((kind, split, worth));
             }
         }
-        Seat { gpus: one.gpus, ways }
+        Seat { gpus: one.gpus, ways, scattered }
     }
 
     /// The speed of a job over several nodes, beside what it likes best.

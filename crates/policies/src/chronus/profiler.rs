@@ -72,6 +72,7 @@ impl Profiler {
                 // It stops here, and takes part from the next decision on.
                 offer.revoke(one.id());
                 offer.leave_idle();
+                offer.wake_at(Time(view.now.0 + 1));
             } else {
                 self.start(&one, offer);
             }

@@ -15,6 +15,8 @@ pub(super) struct Seat {
     pub(super) gpus: u32,
     /// Types and splits that it may have, and what each is worth.
     pub(super) ways: Vec<(GpuType, Vec<u32>, f64)>,
+    /// What it is worth on so many nodes of a type, from one on, where none of the splits fits.
+    pub(super) scattered: Vec<(GpuType, Vec<f64>)>,
 }
 
 /// In which order gangs choose.
@@ -66,9 +68,19 @@ impl Batch {
         self.parts(self.greedy())
     }
 
+    /// What the greedy orders and the search come to.
+    #[cfg(test)]
+    pub(super) fn worths(&self) -> (f64, f64) {
+        (self.greedy().worth(), self.improved(1_000_000).worth())
+    }
+
     /// The same, bettered by taking up one or two gangs and putting them down elsewhere, within so many units of
     /// work: a unit is a gang that is put down.
     pub(super) fn search(&self, work_max: u64) -> Vec<Option<Parts>> {
+        self.parts(self.improved(work_max))
+    }
+
+    fn improved(&self, work_max: u64) -> Layout {
         let mut layout = self.greedy();
         let mut work = 0;
         let mut improved = true;
@@ -77,13 +89,13 @@ impl Batch {
             for first in 0..self.seats.len() {
                 for second in first..self.seats.len() {
                     if work >= work_max || self.is_perfect(&layout) {
-                        return self.parts(layout);
+                        return layout;
                     }
                     improved |= self.try_again(&mut layout, (first, second), &mut work);
                 }
             }
         }
-        self.parts(layout)
+        layout
     }
 
     fn greedy(&self) -> Layout {
@@ -144,8 +156,30 @@ impl Batch {
             .iter()
             .filter_map(|(kind, split, worth)| Some((*worth, self.fit(layout, *kind, split)?)))
             .collect();
+        if spots.is_empty() {
+            let scattered = self.seats[seat].scattered.iter();
+            spots.extend(scattered.filter_map(|way| self.scatter(layout, seat, way)));
+        }
         spots.sort_by(|a, b| b.0.total_cmp(&a.0));
         spots
+    }
+
+    /// The roomiest nodes of a type, as many as it takes.
+    fn scatter(&self, layout: &Layout, seat: usize, way: &(GpuType, Vec<f64>)) -> Option<Spot> {
+        let mut open: Vec<usize> =
+            (0..self.nodes.len()).filter(|node| self.nodes[*node].1 == way.0).collect();
+        open.sort_by_key(|node| (u32::MAX - layout.free[*node], *node));
+        let mut need = self.seats[seat].gpus;
+        let mut parts = Vec::new();
+        for node in open {
+            let here = layout.free[node].min(need);
+            if here > 0 {
+                parts.push((node, here));
+                need -= here;
+            }
+        }
+        let worth = way.1.get(parts.len().checked_sub(1)?).copied()?;
+        (need == 0).then_some((worth, parts))
     }
 
     /// The tightest nodes for the parts of a split, the largest part first.

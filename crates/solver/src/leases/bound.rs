@@ -98,13 +98,15 @@ impl Sums {
 
 /// The step of each demand that is worth most at some prices.
 fn choose(program: &Program, sums: &Sums) -> (Vec<Option<usize>>, f64) {
+    let promise = program.promise();
     let mut total = 0.0;
     let mut chosen = Vec::with_capacity(program.demands.len());
     for demand in &program.demands {
         let mut best = (0.0, None);
         for (index, step) in demand.steps.iter().enumerate() {
             if step.before >= demand.leases {
-                let worth = step.value - f64::from(demand.gpus) * sums.cost(demand.leases, *step);
+                let cost = f64::from(demand.gpus) * sums.cost(demand.leases, *step);
+                let worth = promise + step.value - cost;
                 if worth > best.0 {
                     best = (worth, Some(index));
                 }
