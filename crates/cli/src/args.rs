@@ -375,6 +375,8 @@ pub enum Preset {
     Shockwave,
     /// ElasticFlow (ASPLOS'23): decisions 240 s apart at least, each costs what runs a few seconds, exact sizes.
     Elasticflow,
+    /// Chronus (SoCC'21): half a minute times 1 + log2 of the GPUs for each resume, exact sizes, placement not felt.
+    Chronus,
 }
 
 impl Preset {
@@ -388,6 +390,7 @@ impl Preset {
             Preset::Gavel => Semantics::Gavel,
             Preset::Shockwave => Semantics::Shockwave,
             Preset::Elasticflow => Semantics::Elasticflow,
+            Preset::Chronus => Semantics::Chronus,
         }
     }
 }

@@ -12,15 +12,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use trainyard_framework::nearest;
 use trainyard_profile::Catalog;
-use trainyard_profile::import::gavel;
 use trainyard_profile::import::pollux::Authors;
+use trainyard_profile::import::{chronus, gavel};
 use trainyard_report::Summary;
 use trainyard_report::column::Column;
 use trainyard_sim::{JobOutcome, Outcome, Quiet, simulate};
 
 /// One file for each family of publications.
-const TEXTS: [&str; 2] =
-    [include_str!("../data/reproduce.toml"), include_str!("../data/reproduce_gavel.toml")];
+const TEXTS: [&str; 3] = [
+    include_str!("../data/reproduce.toml"),
+    include_str!("../data/reproduce_gavel.toml"),
+    include_str!("../data/reproduce_deadlines.toml"),
+];
 
 /// All that can be redone.
 #[derive(Debug, Deserialize)]
@@ -75,7 +78,9 @@ pub struct Table {
     each_job: bool,
     #[serde(default)]
     measures: Vec<(String, String)>,
-    /// What one unit of the golden is in ours: 3600 for hours.
+    /// Chronus' table of speeds by placement, for models of the trace.
+    placement_speeds: Option<String>,
+    /// What one unit of time of the golden is in ours: 3600 for hours.
     unit: Option<f64>,
     relative: Option<f64>,
     absolute: Option<f64>,
@@ -225,6 +230,8 @@ impl Table {
     pub fn needs_data(&self) -> bool {
         let own = [&self.speeds, &self.throughputs, &self.golden, &self.golden_jobs];
         let own = own.into_iter().any(Option::is_some);
+        let files = [&self.speeds, &self.placement_speeds, &self.golden, &self.golden_jobs];
+        let own = files.into_iter().any(Option::is_some);
         let row = |row: &Row| {
             let traces = !row.trace.is_empty() || !row.traces.is_empty();
             traces || row.golden_jobs.is_some() || row.samples.is_some()
@@ -346,6 +353,12 @@ impl Table {
     /// The built-in models and the measured trainings of the table.
     fn catalog(&self, data: &Path) -> Result<Catalog, Failure> {
         let mut catalog = Catalog::builtin();
+        if let Some(path) = self.placement_speeds.as_ref().map(|path| data.join(path)) {
+            let models = chronus::read(&files::read_text(&path)?);
+            for model in models.map_err(|fault| Failure::input(path.display(), fault))? {
+                catalog.add(model);
+            }
+        }
         if let Some(path) = self.speeds.as_ref().map(|path| data.join(path)) {
             let models = gavel::read(&files::read_text(&path)?);
             let models = models.map_err(|fault| Failure::input(path.display(), fault))?;

@@ -16,7 +16,8 @@ Laws (--set KEY=VALUE here, or after --generate elsewhere):
   duration_min, duration_max   bounds of it, such as 2m and 2d
   size                     one | gavel | elasticflow | weights such as 1:0.7,8:0.3
   models                   names, such as gavel-*,muri-*; without it a generic model
-  tenant_skew, deadline_share, deadline_slack, priority_share, elastic_share, failure_share
+  tenant_skew, deadline_share, deadline_slack, soft_share, soft_tolerance, priority_share,
+  elastic_share, failure_share
 
 Examples:
   trainyard trace generate --jobs 1000 --load 0.85 --cluster '16x8 a100' --out jobs.csv

@@ -45,6 +45,7 @@ pub mod registry;
 pub mod afs_l;
 pub mod afs_p;
 pub mod allox;
+pub mod chronus;
 pub mod conservative;
 pub mod easy;
 pub mod edf;

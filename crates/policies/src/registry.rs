@@ -1,9 +1,9 @@
 //! The one table that makes policies, placers, gates and tuners exist.
 
 use crate::{
-    afs_l, afs_p, allox, conservative, easy, edf, elas, elasticflow, fair_share, fifo, gandiva,
-    gandiva_fair, gavel, gavel_fifo, genie, gittins, las, least_laxity, load, optimus, place,
-    pollux, priority, shockwave, sjf, srsf, srtf, themis, tiresias,
+    afs_l, afs_p, allox, chronus, conservative, easy, edf, elas, elasticflow, fair_share, fifo,
+    gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, las, least_laxity, load, optimus,
+    place, pollux, priority, shockwave, sjf, srsf, srtf, themis, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -47,6 +47,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &afs_l::ENTRY,
     &afs_p::ENTRY,
     &optimus::ENTRY,
+    &chronus::ENTRY,
 ];
 
 /// One policy of each family, in the order of the table: what `compare` shows by default.

@@ -33,12 +33,24 @@ pub enum CostModel {
         /// Time to start.
         start: Span,
     },
+    /// The same for every job of one size: times 1 + log2 of its GPUs, as in Chronus' own simulator.
+    ByGpus {
+        /// Time to save on one GPU.
+        save: Span,
+        /// Time to start on one GPU.
+        start: Span,
+    },
+}
+
+/// 1 + log2 of a number of GPUs.
+pub(crate) fn by_gpus(gpus: u32) -> f64 {
+    1.0 + libm::log2(f64::from(gpus.max(1)))
 }
 
 /// Why a cost model could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{found}` is no cost model: expected `profile`, `profile x2`, `free` or `flat save=5s start=25s`"
+    "`{found}` is no cost model: expected `profile`, `profile x2`, `free`, `flat save=5s start=25s` or `by-gpus save=6s start=24s`"
 )]
 pub struct CostModelError {
     /// The part that was not understood.
@@ -48,7 +60,7 @@ pub struct CostModelError {
 impl FromStr for CostModel {
     type Err = CostModelError;
 
-    /// Reads `profile`, `profile x0.5`, `free`, `flat`, `flat save=5s start=25s`.
+    /// Reads `profile`, `profile x0.5`, `free`, `flat`, `flat save=5s start=25s`, `by-gpus save=6s start=24s`.
     fn from_str(text: &str) -> Result<CostModel, CostModelError> {
         let refuse = |found: &str| CostModelError { found: found.to_owned() };
         let mut words = text.split_whitespace();
@@ -63,21 +75,34 @@ impl FromStr for CostModel {
                 (Some(_), Some(word)) => Err(refuse(word)),
             },
             Some("flat") => {
-                let (mut save, mut start) = (SAVE_DEFAULT, START_DEFAULT);
-                for word in words {
-                    let (key, value) = word.split_once('=').ok_or_else(|| refuse(word))?;
-                    let span = value.parse().map_err(|_| refuse(word))?;
-                    match key {
-                        "save" => save = span,
-                        "start" => start = span,
-                        _ => return Err(refuse(word)),
-                    }
-                }
+                let (save, start) = save_and_start(words)?;
                 Ok(CostModel::Flat { save, start })
+            }
+            Some("by-gpus") => {
+                let (save, start) = save_and_start(words)?;
+                Ok(CostModel::ByGpus { save, start })
             }
             _ => Err(refuse(text)),
         }
     }
+}
+
+/// The words after `flat` and `by-gpus`.
+fn save_and_start<'a>(
+    words: impl Iterator<Item = &'a str>,
+) -> Result<(Span, Span), CostModelError> {
+    let refuse = |found: &str| CostModelError { found: found.to_owned() };
+    let (mut save, mut start) = (SAVE_DEFAULT, START_DEFAULT);
+    for word in words {
+        let (key, value) = word.split_once('=').ok_or_else(|| refuse(word))?;
+        let span = value.parse().map_err(|_| refuse(word))?;
+        match key {
+            "save" => save = span,
+            "start" => start = span,
+            _ => return Err(refuse(word)),
+        }
+    }
+    Ok((save, start))
 }
 
 fn factor(word: &str) -> Option<f64> {
@@ -93,6 +118,7 @@ impl fmt::Display for CostModel {
             CostModel::Scaled(factor) => write!(f, "profile x{factor}"),
             CostModel::Free => write!(f, "free"),
             CostModel::Flat { save, start } => write!(f, "flat save={save} start={start}"),
+            CostModel::ByGpus { save, start } => write!(f, "by-gpus save={save} start={start}"),
         }
     }
 }
@@ -103,7 +129,13 @@ mod tests {
 
     #[test]
     fn a_cost_model_reads_back_what_it_prints() {
-        for text in ["profile", "profile x0.5", "free", "flat save=1s start=1m30s"] {
+        for text in [
+            "profile",
+            "profile x0.5",
+            "free",
+            "flat save=1s start=1m30s",
+            "by-gpus save=6s start=24s",
+        ] {
             assert_eq!(text.parse::<CostModel>().unwrap().to_string(), text);
         }
         assert_eq!(

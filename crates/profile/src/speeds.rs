@@ -5,7 +5,7 @@
 //! What is deliberately not looked at: the split of the model.
 
 use crate::batches::{Batches, rate_at};
-use crate::cost::{ChangeCost, CostModel};
+use crate::cost::{ChangeCost, CostModel, by_gpus};
 use crate::curve::{Cell, Curve, power_of, source_kind};
 use crate::host::{self, HostTable};
 use crate::model::{ANY_KIND, SizeCost};
@@ -306,6 +306,10 @@ impl Speeds {
         let (save, start) = match self.costs {
             CostModel::Free => (Span::ZERO, Span::ZERO),
             CostModel::Flat { save, start } => (save, start),
+            CostModel::ByGpus { save, start } => {
+                let factor = |config: Option<&Config>| by_gpus(config.map_or(1, |it| it.gpus));
+                (save.scaled(factor(from)), start.scaled(factor(to)))
+            }
             CostModel::Profile => moves.times(from, to),
             CostModel::Scaled(factor) => {
                 let (save, start) = moves.times(from, to);

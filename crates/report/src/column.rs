@@ -135,6 +135,14 @@ pub const COLUMNS: &[Column] = columns! {
         => |s| s.deadlines.map(|d| d.met as f64 / d.total.max(1) as f64);
     "worth" "worth" Factor High Page
         "What the deadlines met are worth." => |s| s.deadlines.map(|d| d.worth);
+    "deadlines_missed_first" "first missed" Part Low Page
+        "The part of jobs with a deadline that missed their first one."
+        => |s| s.deadlines.map(|d| d.missed_first as f64 / d.total.max(1) as f64);
+    "worth_missed" "worth missed" Part Low Page
+        "Mean over jobs with a deadline of one less the worth met over the worth of the first deadline."
+        => |s| s.deadlines.map(|d| d.missed_worth / d.total.max(1) as f64);
+    "deadlines_queueing_mean_s" "deadline wait" Seconds Low Page
+        "Mean time without GPUs of finished jobs with a deadline." => |s| s.deadlines.map(|d| d.queueing_mean_s);
     "cost" "cost" Money Low Page
         "GPU time held times the price of its type, in the currency of the cluster's prices." => |s| Some(s.cost);
     "energy_kwh" "energy kWh" Factor Low Page

@@ -133,6 +133,12 @@ pub struct Deadlines {
     pub worth: f64,
     /// What meeting every first deadline would be worth.
     pub worth_possible: f64,
+    /// Jobs that missed their first deadline.
+    pub missed_first: u64,
+    /// What was missed: the sum over jobs of one less the worth met over the worth of the first deadline.
+    pub missed_worth: f64,
+    /// Mean time without GPUs of those that finished, in seconds.
+    pub queueing_mean_s: f64,
 }
 
 /// What went wrong with the policy itself; all zero for a sound one.
@@ -320,13 +326,23 @@ fn deadlines(workload: &Workload, outcome: &Outcome) -> Option<Deadlines> {
             sum.worth_possible += worth;
         }
     }
+    let mut earned = 0.0;
+    let (mut in_time, mut finished) = (0, 0);
     for one in outcome.finished() {
-        let worth = &workload.jobs[one.job.index()].job.worth;
-        if let Some((_, worth)) = worth.iter().find(|(by, _)| one.ended <= *by) {
+        let job = &workload.jobs[one.job.index()].job;
+        let Some((first, most)) = job.worth.first() else { continue };
+        finished += 1;
+        sum.queueing_mean_s += one.ended.since(job.submitted).minus(one.ran).as_secs_f64();
+        in_time += u64::from(one.ended <= *first);
+        if let Some((_, worth)) = job.worth.iter().find(|(by, _)| one.ended <= *by) {
             sum.met += 1;
             sum.worth += worth;
+            earned += if *most > 0.0 { worth / most } else { 1.0 };
         }
     }
+    sum.queueing_mean_s /= finished.max(1) as f64;
+    sum.missed_first = sum.total - in_time;
+    sum.missed_worth = (sum.total as f64 - earned).max(0.0);
     (sum.total > 0).then_some(sum)
 }
 
@@ -407,7 +423,15 @@ mod tests {
         assert_eq!(summary.slowdown.max, 89.0 / 30.0);
         assert_eq!((summary.makespan_s, summary.utilisation), (90.0, 1.0));
         assert!((summary.gpu_hours - 0.1).abs() < 1e-12 && (summary.cost - 0.2).abs() < 1e-12);
-        let met = Deadlines { total: 1, met: 1, worth: 2.0, worth_possible: 5.0 };
+        let met = Deadlines {
+            total: 1,
+            met: 1,
+            worth: 2.0,
+            worth_possible: 5.0,
+            missed_first: 1,
+            missed_worth: 0.6,
+            queueing_mean_s: 59.0,
+        };
         assert_eq!((summary.deadlines, summary.fairness), (Some(met), None));
         assert_eq!(summary.trouble, Trouble::default());
         // `a` shares with `b` for 59 of its 60 s and takes the whole cluster: 60 / (60 * 119/60).

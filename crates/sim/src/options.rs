@@ -163,6 +163,9 @@ pub enum Semantics {
     /// The simulator of ElasticFlow (ASPLOS'23): decisions at events, 240 s apart at least, each of which costs every
     /// running job a few seconds; exact sizes, no loss by distance.
     Elasticflow,
+    /// The simulator of Chronus (SoCC'21): half a minute times 1 + log2 of the GPUs for each resume, exact sizes, no
+    /// loss by distance.
+    Chronus,
 }
 
 impl Semantics {
@@ -175,6 +178,7 @@ impl Semantics {
         Semantics::Gavel,
         Semantics::Shockwave,
         Semantics::Elasticflow,
+        Semantics::Chronus,
     ];
 
     /// The name used on the command line and in scenarios.
@@ -187,6 +191,7 @@ impl Semantics {
             Semantics::Gavel => "gavel",
             Semantics::Shockwave => "shockwave",
             Semantics::Elasticflow => "elasticflow",
+            Semantics::Chronus => "chronus",
         }
     }
 
@@ -229,6 +234,9 @@ impl Semantics {
                 costs: CostModel::Free,
                 charge: Charge::EveryDecision,
                 rounding: Rounding::WholeSlots,
+            Semantics::Chronus => Options {
+                // 0.1 minutes for the checkpoint and 0.4 for the resume; both are paid at the resume.
+                costs: CostModel::ByGpus { save: Span::ZERO, start: Span::secs(30) },
                 distance: Distance::Ignored,
                 estimate_error: 0.0,
                 ..ours
@@ -264,6 +272,11 @@ impl Semantics {
             Semantics::Elasticflow => {
                 &[REFILL, REQUEUE, ("jump", "tiresias-code", None), ("lease", "4m", None)]
             }
+            Semantics::Chronus => &[
+                ("rules", "authors", Some("lease")),
+                ("objective", "minimise", Some("lease")),
+                ("allocator", "best-of-four", Some("lease")),
+            ],
         }
     }
 }

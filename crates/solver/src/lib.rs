@@ -10,6 +10,7 @@
 //! | `Highs` (feature `highs`) | simplex, branch and bound | the same, faster, with prices and warm starts |
 //!
 //! Who goes with whom has solvers of its own: [`bipartite`] for two sides, [`matching`] for one.
+//! Who runs before which deadline is [`leases`].
 //!
 //! ```
 //! use trainyard_solver::{Interior, Limit, Model, Name, Sense, Solve, Status};
@@ -30,6 +31,7 @@ mod fixed;
 #[cfg(feature = "highs")]
 mod highs;
 mod interior;
+pub mod leases;
 mod matching;
 mod model;
 pub mod shares;

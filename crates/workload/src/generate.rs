@@ -61,6 +61,7 @@ mod purpose {
     pub const PRIORITY: u64 = 7;
     pub const ELASTIC: u64 = 8;
     pub const FAILURE: u64 = 9;
+    pub const TOLERANCE: u64 = 20;
 }
 
 fn models(spec: &Spec, catalog: &Catalog) -> Result<Vec<ModelId>, InputError> {
@@ -156,6 +157,8 @@ impl Iterator for Bodies<'_> {
 struct Extras<'a> {
     spec: &'a Spec,
     deadline: Draw,
+    tolerance: Draw,
+    tolerance_sums: Vec<f64>,
     priority: Draw,
     failure: Draw,
 }
@@ -166,6 +169,8 @@ impl<'a> Extras<'a> {
         Extras {
             spec,
             deadline: draw(purpose::DEADLINE),
+            tolerance: draw(purpose::TOLERANCE),
+            tolerance_sums: cumulated(spec.soft_tolerance.iter().map(|(_, weight)| *weight)),
             priority: draw(purpose::PRIORITY),
             failure: draw(purpose::FAILURE),
         }
@@ -176,12 +181,34 @@ impl<'a> Extras<'a> {
         if self.deadline.chance(self.spec.deadline_share) {
             let slacks = &self.spec.deadline_slack;
             let slack = slacks[(self.deadline.uniform() * slacks.len() as f64) as usize];
-            let time = Time::from_secs_f64(job.submitted.as_secs_f64() + slack * seconds);
-            job.worth = vec![(time, 1.0)];
+            job.worth = self.worth(job.submitted.as_secs_f64(), slack * seconds);
         }
         job.priority = i32::from(self.priority.chance(self.spec.priority_share));
         let fails = self.failure.chance(self.spec.failure_share);
         fails.then(|| Work(work.0 * self.failure.uniform()))
+    }
+}
+
+/// What a soft deadline is worth at its first moment, at a third and two thirds of the delay that is accepted, and at
+/// its end: the values of the soft deadlines in Chronus' traces (SoCC 2021), 10, 8, 5 and 2 of 10.
+const SOFT_WORTH: [f64; 4] = [1.0, 0.8, 0.5, 0.2];
+
+impl Extras<'_> {
+    /// A deadline so many seconds after submission, strict or soft.
+    fn worth(&mut self, submitted: f64, seconds: f64) -> Vec<(Time, f64)> {
+        let strict = vec![(Time::from_secs_f64(submitted + seconds), 1.0)];
+        if !self.tolerance.chance(self.spec.soft_share) {
+            return strict;
+        }
+        let (accepted, _) = self.spec.soft_tolerance[self.tolerance.index(&self.tolerance_sums)];
+        let last = (SOFT_WORTH.len() - 1) as f64;
+        let step = |(index, worth): (usize, &f64)| {
+            let delay = accepted * seconds * index as f64 / last;
+            (Time::from_secs_f64(submitted + seconds + delay), *worth)
+        };
+        let soft: Vec<(Time, f64)> = SOFT_WORTH.iter().enumerate().map(step).collect();
+        // A delay below the resolution of time is none.
+        if soft.is_sorted_by(|one, next| one.0 < next.0) { soft } else { strict }
     }
 }
 
@@ -308,6 +335,40 @@ mod tests {
         near(share(&|one| one.job.want.gpus_min == 1), 0.5 + 0.5 * 0.7);
         near(share(&|one| one.job.tenant == TenantId(0)), 6.0 / 11.0);
         assert_eq!(workload.tenants.len(), 3);
+    }
+
+    #[test]
+    fn soft_deadlines_accept_the_delays_of_the_survey() {
+        let spec = Spec { jobs: 20_000, deadline_share: 1.0, soft_share: 1.0, ..Spec::default() };
+        let (soft, strict) = (make(&spec), make(&Spec { soft_share: 0.0, ..spec.clone() }));
+        let mut counts = [0.0; 5];
+        for (soft, strict) in soft.jobs.iter().zip(&strict.jobs) {
+            assert_eq!(soft.job.worth[0], strict.job.worth[0]);
+            assert!(soft.job.worth.is_sorted_by(|one, next| one.0 < next.0 && one.1 > next.1));
+            let from = soft.job.submitted;
+            let first = soft.job.worth[0].0.since(from).as_secs_f64();
+            let last = soft.job.deadline().expect("a deadline").since(from).as_secs_f64();
+            let delays = [0.0, 0.05, 0.1, 0.2, 0.5];
+            let index = delays.iter().position(|delay| (last / first - 1.0 - delay).abs() < 1e-3);
+            counts[index.expect("a delay of the survey")] += 1.0 / 20_000.0;
+        }
+        for (found, expected) in counts.iter().zip([0.03, 0.12, 0.21, 0.22, 0.42]) {
+            assert!((found - expected).abs() < 0.01, "{counts:?}");
+        }
+        let half = make(&Spec { soft_share: 0.5, ..spec });
+        let share =
+            half.jobs.iter().filter(|one| one.job.worth.len() == 4).count() as f64 / 20_000.0;
+        assert!((share - 0.5 * 0.97).abs() < 0.02, "{share}");
+    }
+
+    #[test]
+    fn tolerances_that_make_no_sense_are_refused() {
+        let cluster = Cluster::uniform(1, 1, "v100");
+        for soft_tolerance in [vec![], vec![(0.1, 0.0)], vec![(-0.1, 1.0)], vec![(f64::NAN, 1.0)]] {
+            let spec = Spec { soft_share: 0.1, soft_tolerance, ..Spec::default() };
+            let fault = generate(&spec, &Catalog::builtin(), &cluster).unwrap_err();
+            assert_eq!(fault.field, "soft_tolerance");
+        }
     }
 
     #[test]

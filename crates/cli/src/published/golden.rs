@@ -6,6 +6,7 @@ use crate::files;
 use std::collections::BTreeMap;
 use std::path::Path;
 use trainyard_report::column::{COLUMNS, Column};
+use trainyard_report::units::Unit;
 
 impl Table {
     /// The published measures of a run.
@@ -40,7 +41,10 @@ impl Table {
                     let value = text.trim().parse();
                     let value: f64 =
                         value.map_err(|_| broken(format!("`{theirs}` is `{text}`")))?;
-                    values.push((column(ours)?, value * self.unit.unwrap_or(1.0)));
+                    let column = column(ours)?;
+                    let is_time = column.unit == Unit::Seconds;
+                    let unit = self.unit.filter(|_| is_time).unwrap_or(1.0);
+                    values.push((column, value * unit));
                 }
                 return Ok(values);
             }

@@ -2,7 +2,7 @@
 //!
 //! Columns `job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,expect_time_list,
 //! expect_value_list,best_effort,job_type`. A job's length is `duration` in minutes; its simulator ignores the
-//! placement, so that models are steady. `expect_time_list` counts minutes from submission, with the value of meeting
+//! placement, so that models are steady unless the catalog holds those of its table of placement speeds. `expect_time_list` counts minutes from submission, with the value of meeting
 //! each in `expect_value_list`: one pair is a strict deadline, several are a soft one, and a job with
 //! `best_effort` has none. Jobs with deadlines are guaranteed. About 200 rows without GPUs are dropped, as its
 //! simulator skips them.
@@ -50,7 +50,9 @@ fn draft<'a>(row: &Row<'a>, sink: &mut Sink) -> Result<Draft<'a>, Skip> {
         draft.job.tenant = sink.tenant(user);
     }
     if let Some(name) = row.text(8) {
-        draft.job.model = steady(sink, name);
+        // A profile of the authors' placement speeds, if it was given, knows what a placement costs.
+        let imported = format!("chronus-{}", name.to_lowercase().replace('_', "-"));
+        draft.job.model = sink.model(&imported).unwrap_or_else(|| steady(sink, name));
     }
     if row.need_number(6, 0.0..=1.0)? == 0.0 {
         draft.job.class = Class::Guaranteed;

@@ -1,0 +1,98 @@
+//! How long a plan of leases takes for 1,000 jobs with soft deadlines: CPU seconds, the least of several runs, beside
+//! a reference loop.
+//!
+//! `cargo run --release -p trainyard-bench --bin leases`; `--gate` fails when a bound is missed.
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use cpu_time::ProcessTime;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use trainyard_solver::leases::{Demand, Now, Plan, Program, Step};
+
+/// Jobs of each plan.
+const JOBS: u32 = 1000;
+/// The most CPU seconds that a plan may take; Chronus gives its solver 5 s.
+const BOUND: f64 = 1.0;
+/// Units of work, as the policy has them by default.
+const WORK: u64 = 200_000;
+
+#[derive(Parser)]
+#[command(about)]
+struct Args {
+    /// How many runs; the least counts.
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Fail when a bound is missed.
+    #[arg(long)]
+    gate: bool,
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    println!(
+        "case                  gpus  served      value      gap     work   cpu s  bound s  reference s"
+    );
+    let mut missed = 0;
+    for (name, gpus) in [("room for all", 960), ("full", 480), ("over full", 240)] {
+        let program = program(gpus);
+        let (mut best, mut reference) = (f64::INFINITY, f64::INFINITY);
+        let mut plan = Plan::default();
+        for _ in 0..args.runs.max(1) {
+            let begun = ProcessTime::now();
+            reference_loop();
+            reference = reference.min(begun.elapsed().as_secs_f64());
+            let begun = ProcessTime::now();
+            plan = program.solve(WORK);
+            best = best.min(begun.elapsed().as_secs_f64());
+        }
+        let served = plan.steps.iter().flatten().count();
+        let (value, gap) = (plan.value, plan.gap() * 100.0);
+        println!(
+            "{name:<20} {gpus:>5} {served:>7} {value:>10.0} {gap:>6.2} % {:>8} {best:>7.3} {BOUND:>8.2} {reference:>12.3}{}",
+            plan.work,
+            if best > BOUND { "  MISSED" } else { "" },
+        );
+        missed += usize::from(best > BOUND);
+    }
+    if args.gate && missed > 0 {
+        bail!("{missed} plans missed their bound");
+    }
+    Ok(())
+}
+
+/// Jobs like those of Chronus' Philly traces: mostly one GPU, 1 to 80 leases, four values.
+fn program(gpus: u32) -> Program {
+    let mut rng = ChaCha12Rng::seed_from_u64(7);
+    let mut below = |most: u32| rng.next_u32() % most;
+    let mut demands = Vec::new();
+    for _ in 0..JOBS {
+        let width = match below(100) {
+            0..90 => 1,
+            90..92 => 2,
+            92..96 => 4,
+            _ => 8,
+        };
+        let leases = match below(10) {
+            0..8 => 1 + below(12),
+            _ => 12 + below(68),
+        };
+        let first = leases + below(1 + leases);
+        let steps = [10.0, 8.0, 5.0, 2.0].iter().zip([0, 2, 4, 7]);
+        let steps = steps.map(|(value, later)| Step { before: first + later, value: *value });
+        demands.push(Demand { gpus: width, leases, steps: steps.collect(), prefers: false });
+    }
+    Program { demands, capacity: vec![gpus], now: Now::Least }
+}
+
+/// A fixed piece of work, dependent loads and integer arithmetic, to tell a slow machine from slow code.
+fn reference_loop() {
+    let mut table: Vec<u32> = (0..1 << 16).collect();
+    let mut x = 1u32;
+    for i in 0..20_000_000u32 {
+        let slot = (x as usize) & 0xffff;
+        x = table[slot].wrapping_mul(1_664_525).wrapping_add(x ^ i);
+        table[slot] = x;
+    }
+    assert_ne!(std::hint::black_box(x), 0);
+}

@@ -1,0 +1,126 @@
+//! Chronus' own simulator, met in its aggregates: 307 jobs on 16 GPUs, with strict and soft deadlines and best effort.
+//!
+//! The reference runs solve their programs with a limit in seconds, so that no two of them are alike to the job. The
+//! goldens lie beside the repository; where they are absent the tests say so and pass.
+
+use flate2::read::GzDecoder;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::Arc;
+use trainyard_framework::RawSettings;
+use trainyard_policies::compose::{Choice, Selection};
+use trainyard_sim::{Outcome, Quiet, Semantics, simulate};
+use trainyard_testkit::places::shared;
+use trainyard_testkit::say;
+use trainyard_types::Cluster;
+use trainyard_workload::Workload;
+use trainyard_workload::import::{ImportContext, import_any};
+
+fn trace(name: &str, cluster: &Cluster) -> Option<Workload> {
+    let path = shared(&format!("golden/chronus/input_s100_{name}.csv.gz"))?;
+    let reader = GzDecoder::new(File::open(path).expect("a file that exists opens"));
+    let imported = import_any(reader, ImportContext::new(name, Some(cluster)));
+    Some(imported.expect("a trace of Chronus").workload)
+}
+
+fn run(workload: &Workload, cluster: &Cluster, settings: &[&str], preset: Semantics) -> Outcome {
+    let settings = RawSettings::parse(settings.iter().copied()).expect("valid settings");
+    let choice = Choice { name: "chronus".to_owned(), settings };
+    let mut selection = Selection { policy: choice, ..Selection::default() };
+    selection.wish(preset.wishes().iter().copied());
+    let pipeline = selection.build().expect("valid settings");
+    let cluster = Arc::new(cluster.clone());
+    let outcome = simulate(workload, &cluster, pipeline, &preset.options(), &mut Quiet);
+    assert_eq!(outcome.stats.faults, 0, "{:?}", outcome.stats.fault_samples);
+    assert_eq!(outcome.stats.policy_errors + outcome.stats.policy_panics, 0);
+    assert!(outcome.unfinished.is_empty());
+    outcome
+}
+
+/// What the authors' tables say of a run, in minutes.
+#[derive(Debug)]
+struct Figures {
+    jct: f64,
+    pending: f64,
+    miss: f64,
+    soft_miss: f64,
+    preemptions: f64,
+    makespan: f64,
+}
+
+impl Figures {
+    fn ours(workload: &Workload, outcome: &Outcome) -> Figures {
+        let count = workload.jobs.len() as f64;
+        let mut sum = Figures {
+            jct: 0.0,
+            pending: 0.0,
+            miss: 0.0,
+            soft_miss: 0.0,
+            preemptions: 0.0,
+            makespan: 0.0,
+        };
+        let mut deadlines = 0.0;
+        for one in &outcome.jobs {
+            let job = &workload.jobs[one.job.index()].job;
+            let jct = one.ended.since(job.submitted).as_secs_f64() / 60.0;
+            sum.jct += jct / count;
+            sum.pending += (jct - one.ran.as_secs_f64() / 60.0) / count;
+            sum.preemptions += f64::from(one.preemptions);
+            sum.makespan = sum.makespan.max(one.ended.as_secs_f64() / 60.0);
+            let Some((first, most)) = job.worth.first() else { continue };
+            deadlines += 1.0;
+            sum.miss += f64::from(u8::from(one.ended > *first));
+            let met = job.worth.iter().find(|(by, _)| one.ended <= *by);
+            sum.soft_miss += 1.0 - met.map_or(0.0, |(_, worth)| worth / most);
+        }
+        sum.miss /= deadlines;
+        sum.soft_miss /= deadlines;
+        sum
+    }
+
+    fn golden(run: &str) -> Option<Figures> {
+        let file = File::open(shared("golden/chronus/summary.csv")?).expect("it opens");
+        let mut reader = csv::Reader::from_reader(file);
+        let rows = reader.deserialize::<BTreeMap<String, String>>();
+        let row = rows.map(|row| row.expect("a row")).find(|row| row["run"] == run)?;
+        let number = |key: &str| row[key].parse().expect("a number");
+        Some(Figures {
+            jct: number("avg_jct_min"),
+            pending: number("avg_pending_min"),
+            miss: number("first_deadline_miss_rate"),
+            soft_miss: number("soft_weighted_miss"),
+            preemptions: number("preemptions"),
+            makespan: number("makespan_min"),
+        })
+    }
+}
+
+#[test]
+fn reference_runs_are_met_in_their_aggregates() {
+    let cluster = Cluster::uniform(2, 8, "v100");
+    let runs = [
+        ("SLO", "local_search", &[][..]),
+        ("MIX1", "local_search", &[]),
+        ("MIX2", "local_search", &[]),
+        ("SLO", "consolidate", &["allocator=consolidate"]),
+    ];
+    for (name, placement, settings) in runs {
+        let run_name = format!("s100_{name}_{placement}");
+        let (Some(golden), Some(workload)) = (Figures::golden(&run_name), trace(name, &cluster))
+        else {
+            return say!("skipped: no goldens of Chronus beside the repository");
+        };
+        let outcome = run(&workload, &cluster, settings, Semantics::Chronus);
+        let ours = Figures::ours(&workload, &outcome);
+        say!("{run_name}\n  theirs {golden:?}\n  ours   {ours:?}");
+        let near = |found: f64, expected: f64, part: f64| {
+            assert!((found - expected).abs() <= part * expected, "{run_name}: {found} {expected}");
+        };
+        near(ours.jct, golden.jct, 0.05);
+        near(ours.pending, golden.pending, 0.05);
+        near(ours.makespan, golden.makespan, 0.01);
+        near(ours.preemptions, golden.preemptions, 0.1);
+        assert!((ours.miss - golden.miss).abs() <= 0.015, "{run_name}: {ours:?}");
+        assert!((ours.soft_miss - golden.soft_miss).abs() <= 0.015, "{run_name}: {ours:?}");
+    }
+}
