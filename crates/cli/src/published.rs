@@ -228,10 +228,14 @@ impl Table {
 
     /// Whether it reads files of the authors.
     pub fn needs_data(&self) -> bool {
-        let own = [&self.speeds, &self.throughputs, &self.golden, &self.golden_jobs];
+        let own = [
+            &self.speeds,
+            &self.placement_speeds,
+            &self.throughputs,
+            &self.golden,
+            &self.golden_jobs,
+        ];
         let own = own.into_iter().any(Option::is_some);
-        let files = [&self.speeds, &self.placement_speeds, &self.golden, &self.golden_jobs];
-        let own = files.into_iter().any(Option::is_some);
         let row = |row: &Row| {
             let traces = !row.trace.is_empty() || !row.traces.is_empty();
             traces || row.golden_jobs.is_some() || row.samples.is_some()

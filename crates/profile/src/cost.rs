@@ -43,7 +43,7 @@ pub enum CostModel {
 }
 
 /// 1 + log2 of a number of GPUs.
-pub(crate) fn by_gpus(gpus: u32) -> f64 {
+pub fn by_gpus(gpus: u32) -> f64 {
     1.0 + libm::log2(f64::from(gpus.max(1)))
 }
 

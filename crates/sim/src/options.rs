@@ -234,6 +234,10 @@ impl Semantics {
                 costs: CostModel::Free,
                 charge: Charge::EveryDecision,
                 rounding: Rounding::WholeSlots,
+                distance: Distance::Ignored,
+                estimate_error: 0.0,
+                ..ours
+            },
             Semantics::Chronus => Options {
                 // 0.1 minutes for the checkpoint and 0.4 for the resume; both are paid at the resume.
                 costs: CostModel::ByGpus { save: Span::ZERO, start: Span::secs(30) },
