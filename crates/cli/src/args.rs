@@ -234,6 +234,9 @@ pub struct WorldArgs {
     /// The part of the measured speeds of pairs that policies are told, such as 0.3; they estimate the rest [default: 1].
     #[arg(long, value_name = "PART", allow_hyphen_values = true)]
     pub pairs_known: Option<String>,
+    /// The part of its speed that a job on several nodes loses beside another such job on one of them, such as 0.25 [default: 0].
+    #[arg(long, value_name = "PART", allow_hyphen_values = true)]
+    pub interference: Option<String>,
     /// Decide only every so often, such as 5m, instead of at every event.
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub round: Option<String>,

@@ -34,6 +34,12 @@ pub fn read(args: &WorldArgs, seed: u64) -> Result<Options, Failure> {
         let expected = "a part from 0 to 1, such as 0.3";
         options.pairs_known = part.ok_or_else(|| Failure::flag("--pairs-known", text, expected))?;
     }
+    if let Some(text) = &args.interference {
+        let part = text.parse().ok().filter(|part| (0.0..1.0).contains(part));
+        let expected = "a part from 0 to below 1, such as 0.25";
+        options.interference =
+            part.ok_or_else(|| Failure::flag("--interference", text, expected))?;
+    }
     if let Some(text) = &args.round {
         let round = span("--round", text)?;
         options.trigger = match options.trigger {
@@ -92,6 +98,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         ("distance", distance.to_owned()),
         ("estimate-error", options.estimate_error.to_string()),
         ("pairs-known", options.pairs_known.to_string()),
+        ("interference", options.interference.to_string()),
         ("decision-cost", format!("fixed={fixed},per-job={per_job}")),
         ("failures", failures),
         ("checkpoint-every", options.checkpoint_every.to_string()),

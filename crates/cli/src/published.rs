@@ -19,10 +19,11 @@ use trainyard_report::column::Column;
 use trainyard_sim::{JobOutcome, Outcome, Quiet, simulate};
 
 /// One file for each family of publications.
-const TEXTS: [&str; 3] = [
+const TEXTS: [&str; 4] = [
     include_str!("../data/reproduce.toml"),
     include_str!("../data/reproduce_gavel.toml"),
     include_str!("../data/reproduce_deadlines.toml"),
+    include_str!("../data/reproduce_pollux.toml"),
 ];
 
 /// All that can be redone.
@@ -62,6 +63,9 @@ pub struct Table {
     /// Seeds of the generator: the mean over them is what was published.
     #[serde(default)]
     seeds: Vec<u64>,
+    /// Seeds of the policy's own draws on each trace: the mean over them is compared.
+    #[serde(default)]
+    draws: Vec<u64>,
     /// The jobs that are measured, in order of arrival; all if not given.
     measure: Option<String>,
     /// The placer; by default the policy's own.
@@ -134,6 +138,10 @@ pub struct Row {
     native: Option<String>,
     /// What the policy may choose for its jobs; by default as the table says.
     freedom: Option<String>,
+    /// How often the policy decides, where it is not as in the semantics of the table.
+    round: Option<String>,
+    /// What jobs on several nodes lose beside each other.
+    interference: Option<f64>,
     samples: Option<(String, String)>,
     #[serde(default)]
     key: BTreeMap<String, String>,
@@ -154,7 +162,8 @@ pub struct Row {
 /// Where the jobs of one simulation come from.
 #[derive(Copy, Clone)]
 enum Jobs<'a> {
-    Trace(&'a str),
+    /// A trace, and the seed of everything that is drawn while it runs.
+    Trace(&'a str, u64),
     Seed(u64),
 }
 
@@ -303,9 +312,11 @@ impl Table {
 
     /// What a row is run on.
     fn jobs<'a>(&'a self, row: &'a Row) -> Vec<Jobs<'a>> {
+        let draws = if self.draws.is_empty() { &[1][..] } else { &self.draws };
+        let drawn = |trace: &'a str| draws.iter().map(move |seed| Jobs::Trace(trace, *seed));
         match (row.traces.is_empty(), row.trace.is_empty()) {
-            (false, _) => row.traces.iter().map(|trace| Jobs::Trace(trace)).collect(),
-            (true, false) => vec![Jobs::Trace(&row.trace)],
+            (false, _) => row.traces.iter().flat_map(|trace| drawn(trace)).collect(),
+            (true, false) => drawn(&row.trace).collect(),
             (true, true) => self.seeds.iter().map(|seed| Jobs::Seed(*seed)).collect(),
         }
     }
@@ -396,8 +407,7 @@ impl Table {
     ) -> Result<Run, Failure> {
         let unknown = |value: &str| Failure::flag("reproduce", value, "a known name");
         let seed = match jobs {
-            Jobs::Trace(_) => 1,
-            Jobs::Seed(seed) => seed,
+            Jobs::Trace(_, seed) | Jobs::Seed(seed) => seed,
         };
         let mut policy = policy.replace("{seed}", &seed.to_string());
         if let Some((key, file)) = row.samples.as_ref().filter(|_| policy.contains(':')) {
@@ -408,7 +418,8 @@ impl Table {
             costs: None,
             estimate_error: None,
             pairs_known: None,
-            round: None,
+            interference: row.interference.map(|part| part.to_string()),
+            round: row.round.clone(),
             failures: None,
             decision_cost: None,
             checkpoint_every: None,
@@ -436,7 +447,7 @@ impl Table {
     /// The jobs and the cluster of one simulation.
     fn given(&self, row: &Row, jobs: Jobs<'_>, data: &Path) -> Result<GivenArgs, Failure> {
         let (trace, generate, seed) = match jobs {
-            Jobs::Trace(trace) => (Some(data.join(trace)), None, 1),
+            Jobs::Trace(trace, _) => (Some(data.join(trace)), None, 1),
             Jobs::Seed(seed) => {
                 let laws = self.generate.iter().chain(&row.generate).cloned().collect();
                 (None, Some(laws), seed)

@@ -15,7 +15,7 @@ pub mod vary;
 
 use crate::prelude::*;
 use evolve::{Effort, evolve};
-use model::{Care, Fits, Goodput};
+use model::{Care, Goodput, Memory};
 use problem::{Ground, Problem, Row};
 use std::collections::BTreeMap;
 use trainyard_profile::goodput::{Guard, NoBatch, Size};
@@ -89,16 +89,9 @@ impl Default for Settings {
 /// The policy. Its memory is a cache: fits of what was measured, and the population of the last search.
 struct Pollux {
     settings: Settings,
-    fits: BTreeMap<JobId, Fits>,
+    memory: BTreeMap<JobId, Memory>,
     states: Vec<Vec<u8>>,
     jobs: Vec<JobId>,
-}
-
-/// A job that takes part, with what its row was made of.
-struct Candidate<'a> {
-    job: JobRef<'a>,
-    /// By type of GPU.
-    goodputs: Vec<Goodput>,
 }
 
 impl Policy for Pollux {
@@ -109,14 +102,14 @@ impl Policy for Pollux {
         cx: &mut Cx,
     ) -> Result<(), PolicyError> {
         offer.everything();
-        let (candidates, problem) = self.problem(view, offer);
-        if candidates.is_empty() || problem.nodes == 0 {
+        let (jobs, problem) = self.problem(view, offer);
+        if jobs.is_empty() || problem.nodes == 0 {
             return Ok(());
         }
         offer.leave_idle();
         cx.quality = Quality::Feasible;
-        let jobs: Vec<JobId> = candidates.iter().map(|one| one.job.id()).collect();
-        let seeds = self.adapted(&jobs, problem.nodes);
+        let ids: Vec<JobId> = jobs.iter().map(JobRef::id).collect();
+        let seeds = self.adapted(&ids, problem.nodes);
         let mut dice = Dice(cx.rng());
         let Settings { population, generations, patience, .. } = self.settings;
         let effort = Effort { population, generations, patience };
@@ -124,16 +117,25 @@ impl Policy for Pollux {
         let mut best = found.best;
         fill(&problem, &mut best, &mut dice, &mut Scratch::new(&problem));
         self.states = found.states;
-        self.jobs = jobs;
-        grant_all(&candidates, &problem, &best, offer);
+        self.jobs = ids;
+        self.grant_all(view, (&jobs, &problem), &best, offer);
         Ok(())
     }
 
     fn forget(&mut self) {
-        self.fits.clear();
+        self.memory.clear();
         self.states.clear();
         self.jobs.clear();
     }
+}
+
+/// The cluster as a job's row sees it.
+struct Site<'a> {
+    ground: &'a Ground,
+    free: &'a Free,
+    /// GPUs of a fair share, and in service.
+    fair: u32,
+    total: u32,
 }
 
 impl Pollux {
@@ -142,68 +144,58 @@ impl Pollux {
         &mut self,
         view: &View<'a>,
         offer: &mut Offer<'_>,
-    ) -> (Vec<Candidate<'a>>, Problem) {
-        let nodes = offer.free().nodes() as usize;
-        let node = |index: usize| NodeId(index as u32);
-        let free = offer.free();
-        let ground = Ground {
-            capacity: (0..nodes).map(|n| free.mask(node(n)).count_ones() as u8).collect(),
-            kinds: (0..nodes).map(|n| free.kind(node(n)).0).collect(),
-            avoid: self.settings.avoid,
-            power: self.settings.p,
-        };
+    ) -> (Vec<JobRef<'a>>, Problem) {
         let all = view.granted().chain(view.waiting());
         let mut jobs: Vec<JobRef<'a>> = all.filter(|job| offer.plan(job.id()).is_none()).collect();
         jobs.sort_by_key(|job| (job.state.attained(view.now), job.spec.submitted, job.id()));
-        let alive: std::collections::BTreeSet<JobId> = jobs.iter().map(|job| job.id()).collect();
-        self.fits.retain(|job, _| alive.contains(job));
+        self.memory.retain(|job, _| view.job(*job).is_some());
+        let free = offer.free();
+        let nodes = || (0..free.nodes()).map(NodeId);
+        let ground = Ground {
+            capacity: nodes().map(|node| free.mask(node).count_ones() as u8).collect(),
+            kinds: nodes().map(|node| free.kind(node).0).collect(),
+            avoid: self.settings.avoid,
+            power: self.settings.p,
+        };
         let total = free.in_service_total().max(1);
         let fair = total.div_ceil(jobs.len().max(1) as u32);
-        let mut candidates = Vec::with_capacity(jobs.len());
+        let site = Site { ground: &ground, free, fair, total };
+        let verdicts: Vec<Result<Row, Reason>> =
+            jobs.iter().map(|job| self.row(view, *job, &site)).collect();
         let mut rows = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            let goodputs = self.goodputs(view, job);
-            match self.row(view, job, &goodputs, &ground, (offer.free(), fair, total)) {
-                Ok(row) => {
-                    rows.push(row);
-                    candidates.push(Candidate { job, goodputs });
-                }
-                Err(reason) => offer.note(job.id(), reason),
+        let mut index = 0;
+        jobs.retain(|job| {
+            index += 1;
+            match &verdicts[index - 1] {
+                Ok(row) => rows.push(row.clone()),
+                Err(reason) => offer.note(job.id(), reason.clone()),
             }
-        }
-        (candidates, Problem::new(rows, ground))
+            verdicts[index - 1].is_ok()
+        });
+        (jobs, Problem::new(rows, ground))
     }
 
-    /// What is known of a job, by type of GPU.
-    fn goodputs(&mut self, view: &View<'_>, job: JobRef<'_>) -> Vec<Goodput> {
-        let fits = self.fits.entry(job.id()).or_default();
-        if let Some(measured) = &job.state.measured {
-            fits.refresh(measured);
-        }
+    /// What is known of a job on a type of GPU.
+    fn goodput(&mut self, view: &View<'_>, job: JobRef<'_>, kind: GpuType) -> Goodput<'_> {
         let Settings { growth_max, growth_step, uncertainty, .. } = self.settings;
         let bound = |value: f64| if value > 0.0 { value } else { f64::INFINITY };
         let guard =
             Guard { growth_max: bound(growth_max), step_max: bound(growth_step), present: None };
-        let care = Care { guard, uncertainty };
-        let kinds = 0..view.cluster().kinds.len();
-        kinds.map(|kind| Goodput::new(view, job, GpuType(kind as u8), fits, care)).collect()
+        let memory = self.memory.entry(job.id()).or_default();
+        if let Some(measured) = &job.state.measured {
+            memory.refresh(measured);
+        }
+        Goodput::new(view, job, kind, memory, Care { guard, uncertainty })
     }
 
     /// A job's row, or why it cannot run.
-    fn row(
-        &self,
-        view: &View<'_>,
-        job: JobRef<'_>,
-        goodputs: &[Goodput],
-        ground: &Ground,
-        (free, fair, total): (&Free, u32, u32),
-    ) -> Result<Row, Reason> {
+    fn row(&mut self, view: &View<'_>, job: JobRef<'_>, site: &Site<'_>) -> Result<Row, Reason> {
         let want = &job.spec.want;
         let least = want.gpus_min.max(1);
-        let room = room(job, ground, free);
-        let mut by_kind = vec![(0u32, 0u32); goodputs.len()];
-        for (node, room) in room.iter().enumerate() {
-            let (gpus, largest) = &mut by_kind[usize::from(ground.kinds[node])];
+        let room = room(job, site.ground, site.free);
+        let mut by_kind = vec![(0u32, 0u32); view.cluster().kinds.len()];
+        for (room, kind) in room.iter().zip(&site.ground.kinds) {
+            let (gpus, largest) = &mut by_kind[usize::from(*kind)];
             *gpus += u32::from(*room);
             *largest = (*largest).max(u32::from(*room));
         }
@@ -217,15 +209,19 @@ impl Pollux {
             });
         let explored = (f64::from(seen.max(job.state.gpus())) * self.settings.explore) as u32;
         let most = explored.max(least).min(want.gpus_max).min(there);
-        let scale = ground.capacity.len() as f64 / f64::from(total);
-        let worth: Vec<_> = goodputs
-            .iter()
-            .zip(&by_kind)
-            .map(|(goodput, (gpus, largest))| goodput.worth(most.min(*gpus), *largest, fair, scale))
-            .collect();
-        let values = worth.iter().flat_map(|worth| worth.node.iter().chain(&worth.network));
-        if !values.clone().any(|value| *value > 0.0) {
-            return Err(unfit(goodputs, least));
+        let scale = site.ground.capacity.len() as f64 / f64::from(site.total);
+        let mut worth = Vec::with_capacity(by_kind.len());
+        let mut verdict = Reason::NoSpeed;
+        for (kind, (gpus, largest)) in by_kind.into_iter().enumerate() {
+            let mut goodput = self.goodput(view, job, GpuType(kind as u8));
+            worth.push(goodput.worth(most.min(gpus), largest, site.fair, scale));
+            if let Err(no_batch) = goodput.batch(Size::on_one_node(least)) {
+                verdict = unfit(no_batch);
+            }
+        }
+        let mut values = worth.iter().flat_map(|worth| worth.node.iter().chain(&worth.network));
+        if !values.any(|value| *value > 0.0) {
+            return Err(verdict);
         }
         let age = view.now.since(job.spec.submitted).as_secs_f64();
         let delay = self.settings.restart.as_secs_f64();
@@ -234,15 +230,73 @@ impl Pollux {
             0 => self.settings.nodes_max,
             most => self.settings.nodes_max.min(u32::from(most)),
         };
-        Ok(Row {
-            least,
-            most,
-            nodes_most,
-            base: base(job, ground.capacity.len()),
-            room,
-            worth,
-            factor: (age - lost).max(0.0) / (age + delay).max(1e-9),
-        })
+        let base = base(job, site.ground.capacity.len());
+        let factor = (age - lost).max(0.0) / (age + delay).max(1e-9);
+        Ok(Row { least, most, nodes_most, base, room, worth, factor })
+    }
+
+    /// Grants what a state says: first those who stay, so that nobody else is put on their GPUs.
+    fn grant_all(
+        &mut self,
+        view: &View<'_>,
+        (jobs, problem): (&[JobRef<'_>], &Problem),
+        best: &[u8],
+        offer: &mut Offer<'_>,
+    ) {
+        let rows = || jobs.iter().zip(&problem.rows).zip(best.chunks_exact(problem.nodes));
+        for ((job, row), cells) in rows() {
+            if let Some(planned) = &job.state.planned
+                && cells == row.base
+            {
+                let shape = Shape::Exact(planned.placement.clone());
+                let grant = self.grant(view, *job, (problem, cells), shape);
+                offer.grant(&grant);
+            }
+        }
+        for ((job, row), cells) in rows() {
+            let gpus: u32 = cells.iter().map(|cell| u32::from(*cell)).sum();
+            if gpus == 0 {
+                let free = offer.free().total();
+                offer.note(job.id(), Reason::NoRoom { need: row.least, free });
+            } else if cells != row.base {
+                let parts = cells.iter().enumerate().filter(|(_, cell)| **cell > 0);
+                let parts = parts.map(|(node, cell)| (NodeId(node as u32), u32::from(*cell)));
+                let shape = Shape::PerNode(parts.collect());
+                let mut grant = self.grant(view, *job, (problem, cells), shape);
+                if offer.grant(&grant) == Answer::NoRoom {
+                    // Host CPUs and memory are shared by all rows, and the search does not see that: the placer may
+                    // know another place.
+                    grant.shape = Shape::Gpus { count: gpus, kind: None, nodes_max: 0 };
+                    offer.grant(&grant);
+                }
+            }
+        }
+    }
+
+    /// A grant with the batch that is best on so many GPUs.
+    fn grant(
+        &mut self,
+        view: &View<'_>,
+        job: JobRef<'_>,
+        (problem, cells): (&Problem, &[u8]),
+        shape: Shape,
+    ) -> Grant {
+        let mut grant = Grant::gpus(job.id(), 1);
+        if job.spec.want.permille < 1000 {
+            grant = grant.share(Share::Permille(job.spec.want.permille));
+        }
+        grant.shape = shape;
+        grant.pool = job.spec.want.pool;
+        let first = cells.iter().position(|cell| *cell > 0).unwrap_or(0);
+        let size = Size {
+            nodes: cells.iter().filter(|cell| **cell > 0).count() as u32,
+            gpus: cells.iter().map(|cell| u32::from(*cell)).sum(),
+        };
+        let mut goodput = self.goodput(view, job, GpuType(problem.ground.kinds[first]));
+        if let Ok(Some(batch)) = goodput.batch(size) {
+            grant.knobs = Some(Box::new(Knobs { batch: Some(batch), ..Knobs::default() }));
+        }
+        grant
     }
 
     /// The last population with the rows of jobs that are still there; new jobs hold nothing in it.
@@ -297,70 +351,12 @@ fn base(job: JobRef<'_>, nodes: usize) -> Vec<u8> {
 }
 
 /// Why no size of a job is worth anything.
-fn unfit(goodputs: &[Goodput], least: u32) -> Reason {
-    let verdicts = goodputs.iter().filter_map(|one| one.batch(Size::on_one_node(least)).err());
-    match verdicts.last() {
-        Some(
-            NoBatch::OverLimit { least, most, .. }
-            | NoBatch::Guarded { least, most, .. }
-            | NoBatch::NoCut { least, most, .. },
-        ) => Reason::NoBatch { least, most },
-        None => Reason::NoSpeed,
+fn unfit(verdict: NoBatch) -> Reason {
+    match verdict {
+        NoBatch::OverLimit { least, most, .. }
+        | NoBatch::Guarded { least, most, .. }
+        | NoBatch::NoCut { least, most, .. } => Reason::NoBatch { least, most },
     }
-}
-
-/// Grants what a state says: first those who stay, so that nobody else is put on their GPUs.
-fn grant_all(candidates: &[Candidate<'_>], problem: &Problem, best: &[u8], offer: &mut Offer<'_>) {
-    let rows = || candidates.iter().zip(&problem.rows).zip(best.chunks_exact(problem.nodes));
-    for ((candidate, row), cells) in rows() {
-        if let Some(planned) = &candidate.job.state.planned
-            && cells == row.base
-        {
-            let shape = Shape::Exact(planned.placement.clone());
-            grant(candidate, problem, (cells, shape), offer);
-        }
-    }
-    for ((candidate, row), cells) in rows() {
-        let gpus: u32 = cells.iter().map(|cell| u32::from(*cell)).sum();
-        if gpus == 0 {
-            let free = offer.free().total();
-            offer.note(candidate.job.id(), Reason::NoRoom { need: row.least, free });
-        } else if cells != row.base || candidate.job.state.planned.is_none() {
-            let parts = cells.iter().enumerate().filter(|(_, cell)| **cell > 0);
-            let parts = parts.map(|(node, cell)| (NodeId(node as u32), u32::from(*cell)));
-            let shape = Shape::PerNode(parts.collect());
-            if grant(candidate, problem, (cells, shape), offer) == Answer::NoRoom {
-                // Host CPUs and memory are not part of the search: the placer may know another place.
-                let shape = Shape::Gpus { count: gpus, kind: None, nodes_max: 0 };
-                grant(candidate, problem, (cells, shape), offer);
-            }
-        }
-    }
-}
-
-fn grant(
-    candidate: &Candidate<'_>,
-    problem: &Problem,
-    (cells, shape): (&[u8], Shape),
-    offer: &mut Offer<'_>,
-) -> Answer {
-    let job = candidate.job;
-    let mut grant = Grant::gpus(job.id(), 1);
-    if job.spec.want.permille < 1000 {
-        grant = grant.share(Share::Permille(job.spec.want.permille));
-    }
-    grant.shape = shape;
-    grant.pool = job.spec.want.pool;
-    let first = cells.iter().position(|cell| *cell > 0).unwrap_or(0);
-    let kind = usize::from(problem.ground.kinds[first]);
-    let size = Size {
-        nodes: cells.iter().filter(|cell| **cell > 0).count() as u32,
-        gpus: cells.iter().map(|cell| u32::from(*cell)).sum(),
-    };
-    if let Ok(Some(choice)) = candidate.goodputs[kind].batch(size) {
-        grant.knobs = Some(Box::new(Knobs { batch: Some(choice.split.batch), ..Knobs::default() }));
-    }
-    offer.grant(&grant)
 }
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
@@ -386,6 +382,6 @@ fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
     if settings.nodes_max == 0 {
         return Err(ENTRY.bad_value("nodes_max", settings.nodes_max, "at least 1"));
     }
-    let (fits, states, jobs) = (BTreeMap::new(), Vec::new(), Vec::new());
-    Ok(Pipeline::new(Pollux { settings, fits, states, jobs }, FewestNodes, ENTRY.needs))
+    let (memory, states, jobs) = (BTreeMap::new(), Vec::new(), Vec::new());
+    Ok(Pipeline::new(Pollux { settings, memory, states, jobs }, FewestNodes, ENTRY.needs))
 }

@@ -120,7 +120,7 @@ fn times(case: &Case, path: &Path, catalog: Catalog) -> BTreeMap<String, f64> {
     outcome.jobs.iter().map(row).collect()
 }
 
-/// The completion time of every job in seconds under Pollux itself, and the CPU-free wall of the run.
+/// The completion time of every job in seconds under Pollux itself.
 fn pollux_itself(path: &Path, catalog: Catalog, seed: u64) -> BTreeMap<String, f64> {
     let cluster = Cluster::uniform(16, 4, "t4");
     let workload = loosen(workload(path, &cluster, catalog), &cluster, Freedom::Adaptive);
@@ -130,6 +130,7 @@ fn pollux_itself(path: &Path, catalog: Catalog, seed: u64) -> BTreeMap<String, f
     let options = Options { seed, ..Semantics::Pollux.options() };
     let outcome = simulate(&workload, &Arc::new(cluster), pipeline, &options, &mut Quiet);
     assert_eq!(outcome.stats.faults, 0, "{:?}", outcome.stats.fault_samples);
+    say!("{} decisions, {} launches", outcome.stats.decisions, outcome.stats.launches);
     let row = |one: &trainyard_sim::JobOutcome| {
         let submitted = workload.jobs[one.job.index()].job.submitted;
         (workload.label(one.job), one.ended.since(submitted).as_secs_f64())

@@ -19,7 +19,7 @@ mod efficiency;
 mod fit;
 mod throughput;
 
-pub use batch::{BATCHES_TRIED, BatchChoice, Guard, NoBatch, best_batch};
+pub use batch::{BATCHES_TRIED, BatchChoice, Guard, Menu, NoBatch, best_batch};
 pub use borrowed::{Borrowed, single_throughput};
 pub use efficiency::{Efficiency, Noise};
 pub use fit::{FitError, Fitted, Observation, UNSEEN_DOUBT, fit};

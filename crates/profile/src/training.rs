@@ -11,10 +11,12 @@
 //! Deliberately absent: the choice of a batch size by a policy, and models fitted to a few observations.
 
 mod epochs;
+mod made;
 mod text;
 mod times;
 
 pub use epochs::{EXPECTED, EpochRow, Epochs};
+pub use made::Made;
 pub(crate) use text::{BATCH_MAX, columns, epoch_row, step_time, whole};
 pub use times::{Place, StepTime, StepTimes, TimePoint};
 

@@ -13,6 +13,7 @@
 
 mod estimates;
 mod failures;
+mod interference;
 mod options;
 mod outcome;
 mod queue;

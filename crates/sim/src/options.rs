@@ -106,6 +106,9 @@ pub struct Options {
     pub estimate_error: f64,
     /// The part of measured speeds beside others that policies are told; the rest they are told as estimated from it.
     pub pairs_known: f64,
+    /// The part of its speed that a job on several nodes loses while another such job is on one of them: both exchange
+    /// gradients over the same link.
+    pub interference: f64,
     /// How long a decision takes.
     pub decision_cost: DecisionCost,
     /// Random failures of nodes.
@@ -132,6 +135,7 @@ impl Default for Options {
             distance: Distance::Counts,
             estimate_error: 0.3,
             pairs_known: 1.0,
+            interference: 0.0,
             decision_cost: DecisionCost::default(),
             failures: None,
             checkpoint_every: Span::secs(1800),

@@ -67,6 +67,8 @@ pub(crate) struct World<'a> {
     pub(crate) gpus_used: u32,
     /// Jobs that have only a share of their GPUs.
     sharers: u32,
+    /// What jobs on several nodes lose beside each other.
+    pub(crate) interference: f64,
     pub(crate) overhead: f64,
     pub(crate) restarting: f64,
     pub(crate) lost: f64,
@@ -96,6 +98,7 @@ impl<'a> World<'a> {
             queue: Queue::default(),
             gpus_used: 0,
             sharers: 0,
+            interference: options.interference,
             overhead: 0.0,
             restarting: 0.0,
             lost: 0.0,
@@ -300,7 +303,7 @@ impl<'a> World<'a> {
             events.push(Event::Started { job, attempt: placed.attempt });
         }
         // Who has its GPUs whole may find others there that live on what it leaves.
-        if self.sharers > 0 {
+        if self.sharers > 0 || self.interference > 0.0 {
             self.retime_all(at, &mut events);
         } else {
             self.retime(at, job, &mut events);
@@ -385,7 +388,8 @@ impl<'a> World<'a> {
     /// What follows when a job has left: those who shared GPUs with it run faster.
     fn depart(&mut self, at: Time, placed: &Placed, event: Event) -> SmallVec<[Event; 2]> {
         let mut events = SmallVec::from_elem(event, 1);
-        if placed.shares || !placed.config.partners.is_empty() {
+        let disturbs = self.interference > 0.0 && placed.config.nodes > 1;
+        if placed.shares || disturbs || !placed.config.partners.is_empty() {
             self.retime_all(at, &mut events);
         }
         events
@@ -432,6 +436,7 @@ impl<'a> World<'a> {
     pub(crate) fn retime(&mut self, at: Time, job: JobId, events: &mut SmallVec<[Event; 2]>) {
         self.catch_up(at, job);
         let in_round = self.rounds.is_some();
+        let kept = self.kept_beside_others(job);
         let placed = self.placed.get_mut(&job).expect("only placed jobs are timed");
         let truth = self.truth.job(job);
         // A batch that a tuner chose stands above the job's own.
@@ -444,6 +449,7 @@ impl<'a> World<'a> {
         let crawl = Pace { rate: Rate(1e-3), until: None };
         let pace = self.truth.pace(truth, &placed.config, placed.done);
         let Pace { rate, until } = pace.unwrap_or(crawl);
+        let rate = Rate(rate.0 * kept);
         if rate == placed.rate && placed.promise != 0 {
             return;
         }

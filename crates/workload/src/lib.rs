@@ -33,6 +33,7 @@ mod reference;
 pub mod reshape;
 pub mod scenario;
 mod scenario_job;
+mod scenario_training;
 pub mod spec;
 pub mod switches;
 mod tenant_ids;

@@ -4,6 +4,7 @@
 //! # Everything after a mark like this one is left out.
 //! cluster   2x4 v100
 //! tenant    team-a  weight 2  ceiling 4  parent research
+//! training  net  batch=128..4096  local=16..256  pass=0.05+0.001  node=0.05+0.002  network=0.3+0.005
 //! job a     at 0s   wants 4  work 100s
 //! job b     at 10s  wants 8  work 50s  tenant team-a  priority 3  min 2  max 8  kinds v100,a100
 //! job c     at 20s  wants 1  work 3000  model gavel-a3c  deadline 5m  after a,b  not-before 1m  limit 2h
@@ -28,7 +29,7 @@
 use crate::intake::Intake;
 use crate::reference::Reference;
 use crate::scenario_job::{JobWords, read_job};
-use crate::{Workload, cluster};
+use crate::{Workload, cluster, scenario_training};
 use trainyard_profile::{Catalog, CostModel, InputError};
 use trainyard_types::{Cluster, GpuAt, JobId, NodeId, Span, Tenant, TenantId, Tenants, Time};
 
@@ -115,9 +116,10 @@ pub enum Expect {
     Log,
 }
 
-const WORDS: [&str; 14] = [
+const WORDS: [&str; 15] = [
     "cluster",
     "tenant",
+    "training",
     "job",
     "policy",
     "place",
@@ -141,6 +143,9 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
         tenants: read_tenants(&lines)?,
         ..Workload::empty("scenario")
     };
+    for line in lines.iter().filter(|line| line.word == "training") {
+        workload.catalog.add(scenario_training::read(line, &cluster)?);
+    }
     read_jobs(&lines, &cluster, &mut workload)?;
     let mut scenario = Scenario {
         cluster,

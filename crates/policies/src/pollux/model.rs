@@ -1,11 +1,12 @@
 //! What is known of a job's goodput, from what was measured of it.
 
 use super::problem::Worth;
+use std::collections::BTreeMap;
 use trainyard_framework::{JobRef, View};
 use trainyard_profile::BatchLimits;
 use trainyard_profile::goodput::{
-    BatchChoice, Efficiency, FitError, Fitted, Guard, IterationTime, NoBatch, Observation, Size,
-    best_batch, fit,
+    Efficiency, Exchange, FitError, Fitted, Guard, IterationTime, Menu, NoBatch, Observation, Size,
+    fit,
 };
 use trainyard_types::{GpuType, Measured};
 
@@ -18,53 +19,25 @@ pub struct Care {
     pub uncertainty: f64,
 }
 
-/// What is known of one job on one type of GPU.
-#[derive(Clone, Debug)]
-pub struct Goodput {
-    fitted: Result<Fitted, FitError>,
-    batch: Batch,
-    efficiency: Efficiency,
-    guard: Guard,
-    uncertainty: f64,
-}
-
-/// What batch a job trains with.
-#[derive(Copy, Clone, Debug)]
-enum Batch {
-    /// Whatever is best within limits.
-    Free(BatchLimits),
-    /// This one, whoever chose it.
-    Fixed(u32),
-    /// Nobody knows.
-    Unknown,
-}
-
-/// A fit whose times are longer by its doubts.
-struct Doubted<'a>(&'a Fitted, f64);
-
-impl IterationTime for Doubted<'_> {
-    fn seconds(&self, size: Size, local: u32, accumulated: u32) -> f64 {
-        let factor = 1.0 + self.1.abs() * self.0.doubt(size);
-        let seconds = self.0.seconds(size, local, accumulated);
-        if self.1 < 0.0 { seconds / factor } else { seconds * factor }
-    }
-}
-
-/// Fits to all that was measured, by type of GPU, and what they were fitted to.
+/// What is remembered of a job: a cache, made anew when what it was made of changes.
 #[derive(Clone, Debug, Default)]
-pub struct Fits {
+pub struct Memory {
     seen: u64,
-    by_kind: Vec<(GpuType, Result<Fitted, FitError>)>,
+    fits: Vec<(GpuType, Result<Fitted, FitError>)>,
+    /// The guard's largest batch for which menus were made.
+    most: f64,
+    menus: BTreeMap<(GpuType, Exchange, u32), Result<Menu, NoBatch>>,
 }
 
-impl Fits {
-    /// The same fits if nothing new was measured, else new ones.
+impl Memory {
+    /// Fits anew if something new was measured.
     pub fn refresh(&mut self, measured: &Measured) {
         let seen = fingerprint(measured);
-        if seen == self.seen && !self.by_kind.is_empty() {
+        if seen == self.seen && !self.fits.is_empty() {
             return;
         }
         self.seen = seen;
+        self.menus.clear();
         let mut kinds: Vec<GpuType> = measured.steps.iter().map(|step| step.kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
@@ -80,13 +53,13 @@ impl Fits {
                 .collect();
             (kind, fit(&all))
         };
-        self.by_kind = kinds.into_iter().map(on).collect();
+        self.fits = kinds.into_iter().map(on).collect();
     }
 
     /// The fit of a type, else that of the first type the job ran on: all types are alike until seen.
-    fn of(&self, kind: GpuType) -> Result<Fitted, FitError> {
-        let own = self.by_kind.iter().find(|(other, _)| *other == kind);
-        own.or(self.by_kind.first()).map_or(Err(FitError::TooFew), |(_, fitted)| *fitted)
+    fn fitted(&self, kind: GpuType) -> Result<Fitted, FitError> {
+        let own = self.fits.iter().find(|(other, _)| *other == kind);
+        own.or(self.fits.first()).map_or(Err(FitError::TooFew), |(_, fitted)| *fitted)
     }
 }
 
@@ -101,15 +74,47 @@ fn fingerprint(measured: &Measured) -> u64 {
     hasher.finish()
 }
 
-impl Goodput {
+/// A fit whose times are longer by its doubts.
+struct Doubted<'a>(&'a Fitted, f64);
+
+impl IterationTime for Doubted<'_> {
+    fn seconds(&self, size: Size, local: u32, accumulated: u32) -> f64 {
+        let factor = 1.0 + self.1.abs() * self.0.doubt(size);
+        let seconds = self.0.seconds(size, local, accumulated);
+        if self.1 < 0.0 { seconds / factor } else { seconds * factor }
+    }
+}
+
+/// What is known of one job on one type of GPU.
+pub struct Goodput<'m> {
+    memory: &'m mut Memory,
+    kind: GpuType,
+    fitted: Result<Fitted, FitError>,
+    batch: Batch,
+    efficiency: Efficiency,
+    care: Care,
+}
+
+/// What batch a job trains with.
+#[derive(Copy, Clone, Debug)]
+enum Batch {
+    /// Whatever is best within limits.
+    Free(BatchLimits),
+    /// This one, whoever chose it.
+    Fixed(u32),
+    /// Nobody knows.
+    Unknown,
+}
+
+impl<'m> Goodput<'m> {
     /// What is known of a job on a type of GPU.
     pub fn new(
         view: &View<'_>,
         job: JobRef<'_>,
         kind: GpuType,
-        fits: &Fits,
-        care: Care,
-    ) -> Goodput {
+        memory: &'m mut Memory,
+        mut care: Care,
+    ) -> Goodput<'m> {
         let limits = view.batch_limits(job, kind);
         let fixed = job.spec.want.batch.or(job.state.batch);
         let batch = match (limits, fixed) {
@@ -118,46 +123,59 @@ impl Goodput {
             (None, None) => Batch::Unknown,
         };
         let first = limits.map_or(1, |limits| limits.first);
-        let noise = job.state.measured.as_ref().and_then(|measured| measured.noise);
-        Goodput {
-            fitted: fits.of(kind),
-            batch,
-            efficiency: Efficiency::of_scale(first, noise),
-            guard: Guard { present: job.state.batch, ..care.guard },
-            uncertainty: care.uncertainty,
+        care.guard.present = job.state.batch;
+        let most = care.guard.most(first);
+        if most != memory.most {
+            memory.most = most;
+            memory.menus.clear();
         }
+        let noise = job.state.measured.as_ref().and_then(|measured| measured.noise);
+        let efficiency = Efficiency::of_scale(first, noise);
+        Goodput { fitted: memory.fitted(kind), memory, kind, batch, efficiency, care }
     }
 
     /// The batch to train with on so many GPUs; nothing where the job's own stands.
     ///
     /// A job of which nothing was observed begins with the smallest batch that these GPUs can share.
-    pub fn batch(&self, size: Size) -> Result<Option<BatchChoice>, NoBatch> {
-        let Batch::Free(limits) = &self.batch else { return Ok(None) };
-        if let Ok(fitted) = &self.fitted {
-            let speed = Doubted(fitted, self.uncertainty);
-            return best_batch(&speed, &self.efficiency, limits, self.guard, size).map(Some);
+    pub fn batch(&mut self, size: Size) -> Result<Option<u32>, NoBatch> {
+        let Batch::Free(limits) = self.batch else { return Ok(None) };
+        if self.fitted.is_ok() {
+            let efficiency = self.efficiency;
+            return Ok(self.menu(limits, size)?.map(|menu| menu.best(&efficiency).split.batch));
         }
-        // Every time is alike, so the first that is tried is the best.
-        let split = limits.split(limits.first.max(limits.local_least * size.gpus), size.gpus);
-        let gain = self.efficiency.gain(f64::from(split.batch));
-        let least = limits.local_least.saturating_mul(size.gpus);
+        let least = limits.first.max(limits.local_least.saturating_mul(size.gpus));
+        let split = limits.split(least, size.gpus);
         match least <= limits.most && split.local <= limits.local_most {
-            true => Ok(Some(BatchChoice { split, goodput: 0.0, gain })),
+            true => Ok(Some(split.batch)),
             false => Err(NoBatch::OverLimit { gpus: size.gpus, least, most: limits.most }),
         }
     }
 
+    /// The batches that are tried on so many GPUs; nothing before there is a fit.
+    fn menu(&mut self, limits: BatchLimits, size: Size) -> Result<Option<&Menu>, NoBatch> {
+        let Ok(fitted) = &self.fitted else { return Ok(None) };
+        let key = (self.kind, size.exchange(), size.gpus);
+        let care = self.care;
+        let menu = self.memory.menus.entry(key).or_insert_with(|| {
+            Menu::new(&Doubted(fitted, care.uncertainty), &limits, care.guard, size)
+        });
+        menu.as_ref().map(Some).map_err(|verdict| *verdict)
+    }
+
     /// Samples per second on so many GPUs, each counted for what it is worth; nothing before there is a fit.
     /// Zero where no batch will do.
-    fn goodput(&self, size: Size) -> Option<f64> {
+    fn goodput(&mut self, size: Size) -> Option<f64> {
         let fitted = self.fitted.as_ref().ok()?;
-        let speed = Doubted(fitted, self.uncertainty);
-        let goodput = match &self.batch {
+        let goodput = match self.batch {
             Batch::Free(limits) => {
-                let best = best_batch(&speed, &self.efficiency, limits, self.guard, size);
-                best.map_or(0.0, |choice| choice.goodput)
+                let efficiency = self.efficiency;
+                let menu = self.menu(limits, size).ok().flatten();
+                menu.map_or(0.0, |menu| menu.best(&efficiency).goodput)
             }
-            Batch::Fixed(batch) => speed.throughput(size, batch.div_ceil(size.gpus).max(1), 0),
+            Batch::Fixed(batch) => {
+                let speed = Doubted(fitted, self.care.uncertainty);
+                speed.throughput(size, batch.div_ceil(size.gpus).max(1), 0)
+            }
             Batch::Unknown => return None,
         };
         Some(if goodput.is_finite() { goodput } else { 0.0 })
@@ -166,25 +184,19 @@ impl Goodput {
     /// Speed-ups over the fair share of `fair` GPUs, times `scale`, up to `most` GPUs of which a node has `per_node`.
     ///
     /// The authors take the fair share to be on one node, however large it is; it only weighs jobs against each other.
-    pub fn worth(&self, most: u32, per_node: u32, fair: u32, scale: f64) -> Worth {
-        let fair = match &self.batch {
+    pub fn worth(&mut self, most: u32, per_node: u32, fair: u32, scale: f64) -> Worth {
+        let fair = match self.batch {
             Batch::Free(limits) => fair.min(limits.most / limits.local_least.max(1)).max(1),
             Batch::Fixed(_) | Batch::Unknown => fair.max(1),
         };
         let base = self.goodput(Size::on_one_node(fair)).filter(|base| *base > 0.0);
-        let at = |size: Size| {
-            let allowed = self.batch(size).is_ok();
-            match base {
-                _ if !allowed => 0.0,
-                Some(base) => self.goodput(size).unwrap_or(0.0) / base * scale,
-                None => f64::from(size.gpus) / f64::from(fair) * scale,
-            }
+        let mut at = |size: Size| match base {
+            Some(base) => self.goodput(size).unwrap_or(0.0) / base * scale,
+            None if self.batch(size).is_err() => 0.0,
+            None => f64::from(size.gpus) / f64::from(fair) * scale,
         };
-        Worth {
-            node: (1..=most.min(per_node)).map(|gpus| at(Size::on_one_node(gpus))).collect(),
-            network: (1..=most)
-                .map(|gpus| if gpus > 1 { at(Size { nodes: 2, gpus }) } else { 0.0 })
-                .collect(),
-        }
+        let node = (1..=most.min(per_node)).map(|gpus| at(Size::on_one_node(gpus))).collect();
+        let across = |gpus| if gpus > 1 { at(Size { nodes: 2, gpus }) } else { 0.0 };
+        Worth { node, network: (1..=most).map(across).collect() }
     }
 }

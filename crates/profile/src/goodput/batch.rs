@@ -82,7 +82,61 @@ pub enum NoBatch {
     },
 }
 
-/// The batch of the highest goodput on so many GPUs, the smallest one of equals (Pollux, equation 13).
+/// The batches that are tried on so many GPUs, with their times: good as long as the speeds are, whatever the noise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Menu(Vec<(BatchSplit, f64)>);
+
+impl Menu {
+    /// Batches by equal factors from the smallest to the largest that limits and guard allow.
+    pub fn new(
+        speed: &impl IterationTime,
+        limits: &BatchLimits,
+        guard: Guard,
+        size: Size,
+    ) -> Result<Menu, NoBatch> {
+        let (least, most) = range(limits, guard, size.gpus)?;
+        let grow = libm::exp(libm::log(most / least) / f64::from(BATCHES_TRIED - 1));
+        let mut entries: Vec<(BatchSplit, f64)> = Vec::with_capacity(BATCHES_TRIED as usize);
+        let mut asked = least;
+        for number in 0..BATCHES_TRIED {
+            let batch = if number + 1 == BATCHES_TRIED { most } else { asked };
+            asked *= grow;
+            // Rounding up must not turn a batch into the next one because of its last bits.
+            let split = limits.split((batch - 1e-6).ceil() as u32, size.gpus);
+            let fits = (limits.local_least..=limits.local_most).contains(&split.local);
+            if !fits || entries.last().is_some_and(|(last, _)| *last == split) {
+                continue;
+            }
+            let seconds = speed.seconds(size, split.local, split.accumulated);
+            if seconds.is_finite() && seconds > 0.0 {
+                entries.push((split, seconds));
+            }
+        }
+        let (least, most) = (limits.local_least, limits.local_most);
+        match entries.is_empty() {
+            true => Err(NoBatch::NoCut { gpus: size.gpus, least, most }),
+            false => Ok(Menu(entries)),
+        }
+    }
+
+    /// The batch of the highest goodput, the smallest one of equals (Pollux, equation 13).
+    pub fn best(&self, efficiency: &Efficiency) -> BatchChoice {
+        let choice = |(split, seconds): &(BatchSplit, f64)| {
+            let gain = efficiency.gain(f64::from(split.batch));
+            BatchChoice { split: *split, goodput: gain * efficiency.first() / seconds, gain }
+        };
+        let mut best = choice(&self.0[0]);
+        for entry in &self.0[1..] {
+            let next = choice(entry);
+            if next.goodput > best.goodput {
+                best = next;
+            }
+        }
+        best
+    }
+}
+
+/// The batch of the highest goodput on so many GPUs.
 pub fn best_batch(
     speed: &impl IterationTime,
     efficiency: &Efficiency,
@@ -90,33 +144,7 @@ pub fn best_batch(
     guard: Guard,
     size: Size,
 ) -> Result<BatchChoice, NoBatch> {
-    let (least, most) = range(limits, guard, size.gpus)?;
-    let grow = libm::exp(libm::log(most / least) / f64::from(BATCHES_TRIED - 1));
-    let mut best: Option<BatchChoice> = None;
-    let mut last = None;
-    let mut asked = least;
-    for number in 0..BATCHES_TRIED {
-        let batch = if number + 1 == BATCHES_TRIED { most } else { asked };
-        asked *= grow;
-        // Rounding up must not turn a batch into the next one because of its last bits.
-        let split = limits.split((batch - 1e-6).ceil() as u32, size.gpus);
-        let fits = (limits.local_least..=limits.local_most).contains(&split.local);
-        if !fits || last.replace(split) == Some(split) {
-            continue;
-        }
-        let batch = f64::from(split.batch);
-        let gain = efficiency.gain(batch);
-        let seconds = speed.seconds(size, split.local, split.accumulated);
-        let goodput = gain * efficiency.first() / seconds;
-        if goodput.is_finite() && best.is_none_or(|best| goodput > best.goodput) {
-            best = Some(BatchChoice { split, goodput, gain });
-        }
-    }
-    best.ok_or(NoBatch::NoCut {
-        gpus: size.gpus,
-        least: limits.local_least,
-        most: limits.local_most,
-    })
+    Ok(Menu::new(speed, limits, guard, size)?.best(efficiency))
 }
 
 /// The smallest and the largest batch on so many GPUs.

@@ -299,7 +299,7 @@ fn sia_facts(application: &str) -> (f64, Span) {
 }
 
 /// The mean rate over the whole training at the best batch, for every measured number of nodes and GPUs.
-fn mean_rates(training: &Training) -> Vec<Point> {
+pub(crate) fn mean_rates(training: &Training) -> Vec<Point> {
     let mut points = Vec::new();
     for (kind, name) in training.times.kinds().iter().enumerate() {
         for (nodes, gpus) in training.times.cells(kind) {
