@@ -10,6 +10,7 @@
 //! - [`host`], [`batches`]: speed by host CPUs and memory, and by batch size.
 //! - [`speeds`], with `curve` behind it: what follows from it between and beyond the measured points.
 //! - [`training`]: measured trainings, whose speed follows batch size and epoch.
+//! - [`goodput`]: how fast a training learns, fitted to what was seen of it.
 //! - [`kinds`]: general facts about types of GPU, for models that were never measured on one.
 //! - [`complete`]: speeds of pairs that were not measured, from those that were.
 //! - [`cost`]: the price of a change.
@@ -25,6 +26,7 @@ pub mod complete;
 pub mod cost;
 mod curve;
 pub mod document;
+pub mod goodput;
 pub mod host;
 pub mod import;
 pub mod input;
