@@ -373,6 +373,8 @@ pub enum Preset {
     Gavel,
     /// Shockwave (NSDI'23): rounds of two minutes, 20 s for each start, exact sizes.
     Shockwave,
+    /// Sia (SOSP'23): decisions every minute, restarts that cost what each model's take, whole seconds.
+    Sia,
 }
 
 impl Preset {
@@ -385,6 +387,7 @@ impl Preset {
             Preset::Pollux => Semantics::Pollux,
             Preset::Gavel => Semantics::Gavel,
             Preset::Shockwave => Semantics::Shockwave,
+            Preset::Sia => Semantics::Sia,
         }
     }
 }

@@ -36,6 +36,9 @@ pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
             format!("jobs that ask for {demand} GPUs are admitted, and the policy allows {allowed}")
         }
         Reason::NoSpeed => "no usable speed is known for it on any type of GPU".to_owned(),
+        Reason::NoBatch { least, most } => {
+            format!("needs a batch of at least {least}, and at most {most} are allowed")
+        }
         Reason::NeverFits { need, most } => {
             format!("needs {need} GPUs, and there could never be more than {most} for it")
         }

@@ -56,6 +56,7 @@ pub mod gittins;
 pub mod las;
 pub mod priority;
 pub mod shockwave;
+pub mod sia;
 pub mod sjf;
 pub mod srsf;
 pub mod srtf;

@@ -154,6 +154,8 @@ pub enum Semantics {
     Gavel,
     /// The simulator of Shockwave (NSDI'23): rounds of two minutes, 20 s lost by whoever did not run in the one before.
     Shockwave,
+    /// The simulator of Sia (SOSP'23): decisions every minute, restarts that cost what each model's take, whole seconds.
+    Sia,
 }
 
 impl Semantics {
@@ -165,6 +167,7 @@ impl Semantics {
         Semantics::Pollux,
         Semantics::Gavel,
         Semantics::Shockwave,
+        Semantics::Sia,
     ];
 
     /// The name used on the command line and in scenarios.
@@ -176,6 +179,7 @@ impl Semantics {
             Semantics::Pollux => "pollux",
             Semantics::Gavel => "gavel",
             Semantics::Shockwave => "shockwave",
+            Semantics::Sia => "sia",
         }
     }
 
@@ -213,6 +217,12 @@ impl Semantics {
                 estimate_error: 0.0,
                 ..ours
             },
+            Semantics::Sia => Options {
+                trigger: Trigger::Clock(Span::secs(60)),
+                rounding: Rounding::WholeSeconds,
+                estimate_error: 0.0,
+                ..ours
+            },
         }
     }
 
@@ -221,7 +231,7 @@ impl Semantics {
         const REFILL: (&str, &str, Option<&str>) = ("mode", "refill", None);
         const REQUEUE: (&str, &str, Option<&str>) = ("mode", "refill-requeue", Some("jump"));
         match self {
-            Semantics::Native => &[],
+            Semantics::Native | Semantics::Sia => &[],
             Semantics::Tiresias => &[REFILL, REQUEUE, ("jump", "tiresias-code", None)],
             Semantics::Muri => &[
                 REFILL,

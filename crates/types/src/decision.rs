@@ -122,6 +122,13 @@ pub enum Reason {
     },
     /// No speed above zero is known for it on any type that could hold it.
     NoSpeed,
+    /// No batch within its limits can be cut over any GPUs that it may have.
+    NoBatch {
+        /// The smallest that could be.
+        least: u32,
+        /// The largest that may be.
+        most: u32,
+    },
     /// A job before it has not finished.
     After {
         /// Which.
