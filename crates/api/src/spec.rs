@@ -29,6 +29,14 @@ pub struct JobSpec {
     pub gpus_min: Option<u32>,
     /// The most it can use; `gpus` by default.
     pub gpus_max: Option<u32>,
+    /// The batch size over all GPUs that it trains with, where a policy should know it.
+    pub batch: Option<u32>,
+    /// The largest batch size that a policy may choose, `batch` being the least; without it the batch is fixed.
+    pub batch_max: Option<u32>,
+    /// The fewest samples that one GPU may train on at once; 1 by default.
+    pub batch_per_gpu_min: Option<u32>,
+    /// The most samples that one GPU can hold at once, more being accumulated; `batch_max` by default.
+    pub batch_per_gpu_max: Option<u32>,
     /// Acceptable types; any by default.
     pub gpu_types: Vec<String>,
     /// Thousandths of one GPU, for a job that needs less than a whole one.
@@ -94,6 +102,10 @@ impl Default for JobSpec {
             gpus: 1,
             gpus_min: None,
             gpus_max: None,
+            batch: None,
+            batch_max: None,
+            batch_per_gpu_min: None,
+            batch_per_gpu_max: None,
             gpu_types: Vec::new(),
             gpu_permille: None,
             gpu_memory_mib: 0,
@@ -119,6 +131,38 @@ impl Default for JobSpec {
             external: None,
             owner: None,
         }
+    }
+}
+
+impl JobSpec {
+    /// The first of its batch sizes that contradicts the others: its name, its value, and what was expected.
+    pub fn batch_fault(&self) -> Option<(&'static str, u32, String)> {
+        let (Some(batch), Some(most)) = (self.batch, self.batch_max) else {
+            let alone = [
+                ("batch_max", self.batch_max),
+                ("batch_per_gpu_min", self.batch_per_gpu_min),
+                ("batch_per_gpu_max", self.batch_per_gpu_max),
+            ];
+            let needed = if self.batch.is_none() { "batch" } else { "batch_max" };
+            let (name, value) = alone.into_iter().find_map(|(name, value)| Some((name, value?)))?;
+            return Some((name, value, format!("`{needed}` beside it")));
+        };
+        if most < batch {
+            return Some(("batch_max", most, format!("at least `batch`, which is {batch}")));
+        }
+        let least = self.batch_per_gpu_min.unwrap_or(1);
+        let hold = self.batch_per_gpu_max.unwrap_or(most);
+        if least > hold.min(most) {
+            let expected = format!("at most {}, which one GPU can have", hold.min(most));
+            return Some(("batch_per_gpu_min", least, expected));
+        }
+        let gpus = u64::from(self.gpus_min.unwrap_or(self.gpus));
+        if u64::from(least) * gpus > u64::from(most) {
+            let expected =
+                format!("so many on each of {gpus} GPUs to be at most `batch_max`, {most}");
+            return Some(("batch_per_gpu_min", least, expected));
+        }
+        None
     }
 }
 

@@ -373,6 +373,8 @@ pub enum Preset {
     Gavel,
     /// Shockwave (NSDI'23): rounds of two minutes, 20 s for each start, exact sizes.
     Shockwave,
+    /// ElasticFlow (ASPLOS'23): decisions 240 s apart at least, each costs what runs a few seconds, exact sizes.
+    Elasticflow,
     /// Sia (SOSP'23): decisions every minute, restarts that cost what each model's take, whole seconds.
     Sia,
 }
@@ -387,6 +389,7 @@ impl Preset {
             Preset::Pollux => Semantics::Pollux,
             Preset::Gavel => Semantics::Gavel,
             Preset::Shockwave => Semantics::Shockwave,
+            Preset::Elasticflow => Semantics::Elasticflow,
             Preset::Sia => Semantics::Sia,
         }
     }

@@ -38,6 +38,7 @@ pub fn read(args: &WorldArgs, seed: u64) -> Result<Options, Failure> {
         let round = span("--round", text)?;
         options.trigger = match options.trigger {
             Trigger::Barrier(_) => Trigger::Barrier(round),
+            Trigger::Slots(_) => Trigger::Slots(round),
             Trigger::Events | Trigger::Clock(_) => Trigger::Clock(round),
         };
     }
@@ -62,6 +63,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         Trigger::Events => "at every event".to_owned(),
         Trigger::Clock(every) => format!("every {every}"),
         Trigger::Barrier(round) => format!("when the slowest has done its part of {round}"),
+        Trigger::Slots(slot) => format!("at events, {slot} apart at least"),
     };
     let failures = match options.failures {
         None => "none".to_owned(),
@@ -72,6 +74,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         Rounding::Exact => "exact",
         Rounding::WholeSeconds => "whole seconds",
         Rounding::WholeSteps => "whole steps",
+        Rounding::WholeSlots => "whole slots",
     };
     let distance = match options.distance {
         Distance::Counts => "counts",

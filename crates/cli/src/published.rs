@@ -51,6 +51,8 @@ pub struct Table {
     native: bool,
     /// Gavel's table of speeds, for models of the trace.
     speeds: Option<String>,
+    /// A folder of ElasticFlow's tables of throughputs, for models of the jobs.
+    throughputs: Option<String>,
     /// Laws of the generator, instead of a trace.
     #[serde(default)]
     generate: Vec<String>,
@@ -80,6 +82,9 @@ pub struct Table {
     /// Measures of which less is better, and what ours must not exceed, however far from the published value it lies.
     #[serde(default)]
     at_most: BTreeMap<String, f64>,
+    /// Measures with a tolerance of their own: how far from the published value ours may be.
+    #[serde(default)]
+    distance: BTreeMap<String, f64>,
     /// Its runs.
     pub run: Vec<Row>,
     /// What its runs show beside each other.
@@ -124,6 +129,8 @@ pub struct Row {
     native: Option<String>,
     /// What the policy may choose for its jobs; by default as the table says.
     freedom: Option<String>,
+    /// Decisions only at multiples of this, instead of as the semantics say.
+    round: Option<String>,
     samples: Option<(String, String)>,
     #[serde(default)]
     key: BTreeMap<String, String>,
@@ -161,6 +168,9 @@ struct Run {
 
 /// Completion times that differ by less are equal: a finish that is rounded onto a decision is a microsecond late.
 const SECONDS_EQUAL: f64 = 1e-3;
+
+/// Parts such as 97/100 are not exact in binary.
+const DISTANCES_EQUAL: f64 = 1e-9;
 
 /// One measure of one run beside the published one.
 #[derive(Clone)]
@@ -215,7 +225,8 @@ impl Table {
 
     /// Whether it reads files of the authors.
     pub fn needs_data(&self) -> bool {
-        let own = [&self.speeds, &self.golden, &self.golden_jobs].into_iter().any(Option::is_some);
+        let own = [&self.speeds, &self.throughputs, &self.golden, &self.golden_jobs];
+        let own = own.into_iter().any(Option::is_some);
         let row = |row: &Row| {
             let traces = !row.trace.is_empty() || !row.traces.is_empty();
             traces || row.golden_jobs.is_some() || row.samples.is_some()
@@ -266,9 +277,10 @@ impl Table {
                 ours: value,
                 native: mean_of(column, &native),
                 // A value that is not a number is within nothing.
-                within: match self.at_most.get(column.key) {
-                    Some(most) => value <= *most,
-                    None => off <= self.allowed(paper),
+                within: match (self.at_most.get(column.key), self.distance.get(column.key)) {
+                    (Some(most), _) => value <= *most,
+                    (None, Some(distance)) => off <= distance + DISTANCES_EQUAL,
+                    (None, None) => off <= self.allowed(paper),
                 },
             });
         }
@@ -343,6 +355,11 @@ impl Table {
                 catalog.add(model);
             }
         }
+        if let Some(folder) = self.throughputs.as_ref().map(|path| data.join(path)) {
+            for model in trainings::throughputs(&folder, "a100")? {
+                catalog.add(model);
+            }
+        }
         if let Some(Folder { authors, folder, queries }) = &self.trainings {
             let queries = queries.as_ref().map(|path| data.join(path));
             let unknown = || Failure::flag("reproduce", authors, "known authors of trainings");
@@ -376,7 +393,7 @@ impl Table {
             costs: None,
             estimate_error: None,
             pairs_known: None,
-            round: None,
+            round: row.round.clone(),
             failures: None,
             decision_cost: None,
             checkpoint_every: None,

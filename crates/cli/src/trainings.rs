@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::files;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use trainyard_profile::import::elasticflow;
 use trainyard_profile::import::pollux::{self, Authors, Role, TableFault};
 use trainyard_profile::training::TimePoint;
 use trainyard_profile::{InputError, ModelProfile};
@@ -54,6 +55,18 @@ pub fn load(authors: Authors, folder: &Path, queries: Option<&Path>) -> Result<T
         found.notes.push(note);
     }
     Ok(found)
+}
+
+/// ElasticFlow's tables of throughputs in a folder, one file for each model, all for one type of GPU.
+pub fn throughputs(folder: &Path, kind: &str) -> Result<Vec<ModelProfile>, Failure> {
+    let mut models = Vec::new();
+    for path in entries(folder)?.into_iter().filter(|path| path.extension() == Some("csv".as_ref()))
+    {
+        let model = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into());
+        let tables = elasticflow::read(&files::read_text(&path)?, &model, kind);
+        models.extend(tables.map_err(|fault| Failure::input(path.display(), fault))?);
+    }
+    Ok(models)
 }
 
 /// Recorded times by application.

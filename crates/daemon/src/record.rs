@@ -123,7 +123,8 @@ impl Serialize for Lean<'_> {
             };
         }
         keep!(
-            name argv script cwd env tenant gpus gpus_min gpus_max gpu_types gpu_permille
+            name argv script cwd env tenant gpus gpus_min gpus_max batch batch_max
+            batch_per_gpu_min batch_per_gpu_max gpu_types gpu_permille
             gpu_memory_mib cpus_per_gpu memory_mib_per_gpu nodes_max processes priority weight
             model steps expected_seconds deadline_seconds after begin time_limit_seconds
             min_run_seconds preemptible retries checkpoint hold array external owner

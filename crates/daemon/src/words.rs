@@ -37,7 +37,7 @@ pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
         }
         Reason::NoSpeed => "no usable speed is known for it on any type of GPU".to_owned(),
         Reason::NoBatch { least, most } => {
-            format!("needs a batch of at least {least}, and at most {most} are allowed")
+            format!("needs a batch of at least {least}, and its limits allow {most} at most")
         }
         Reason::NeverFits { need, most } => {
             format!("needs {need} GPUs, and there could never be more than {most} for it")

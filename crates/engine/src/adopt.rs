@@ -14,6 +14,7 @@ impl Engine {
     pub(crate) fn decide(&mut self, at: Time, pipeline: &mut Pipeline) {
         self.wants_decision = false;
         self.round_over = false;
+        self.decided_at = Some(at);
         self.wake_at = None;
         self.notes.clear();
         self.state_mut().usage_half_life = pipeline.usage_half_life;

@@ -72,6 +72,7 @@ impl Engine {
         }
         self.wants_decision = false;
         self.round_over = false;
+        self.decided_at = Some(at);
         self.wake_at = None;
         if self.state.usage_half_life != half_life {
             self.state_mut().usage_half_life = half_life;

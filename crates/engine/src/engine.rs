@@ -44,6 +44,8 @@ pub struct Engine {
     pub(crate) wants_decision: bool,
     /// Whether the host said so since the last decision.
     pub(crate) round_over: bool,
+    /// When the policy was last asked.
+    pub(crate) decided_at: Option<Time>,
     pub(crate) outbox: Vec<Action>,
     /// Jobs that are over and not yet asked for.
     pub(crate) over: Vec<(Live, End)>,
@@ -147,6 +149,7 @@ impl Engine {
             wake_at: None,
             wants_decision: false,
             round_over: false,
+            decided_at: None,
             outbox: Vec::new(),
             over: Vec::new(),
             stats: Stats::default(),
@@ -233,6 +236,10 @@ impl Engine {
             Trigger::Events => self.wake_at,
             Trigger::Clock(span) => self.is_busy().then(|| next_multiple(self.state.now, span)),
             Trigger::Barrier(_) => self.wake_at.filter(|_| self.state.granted.is_empty()),
+            Trigger::Slots(span) => {
+                let called = if self.wants_decision { Some(self.state.now) } else { self.wake_at };
+                called.map(|time| time.max(self.slot_over(span)))
+            }
         };
         [timer, wake].into_iter().flatten().min()
     }
@@ -313,7 +320,13 @@ impl Engine {
             Trigger::Events => called,
             Trigger::Barrier(_) => self.round_over || (called && self.state.granted.is_empty()),
             Trigger::Clock(span) => at.0.is_multiple_of(span.0.max(1)) && self.is_busy(),
+            Trigger::Slots(span) => called && at >= self.slot_over(span),
         }
+    }
+
+    /// When the slot of the last decision is over.
+    fn slot_over(&self, span: Span) -> Time {
+        self.decided_at.map_or(Time::ZERO, |decided| decided + span)
     }
 
     fn fire_timers(&mut self, at: Time) {

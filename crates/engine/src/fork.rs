@@ -33,6 +33,7 @@ impl Engine {
             wake_at: self.wake_at,
             wants_decision: self.wants_decision || self.asked,
             round_over: self.round_over,
+            decided_at: self.decided_at,
             outbox: Vec::new(),
             over: Vec::new(),
             stats: Stats::default(),
@@ -62,6 +63,11 @@ impl Engine {
     /// Whether a step would do something at this very moment, though nothing more happens.
     pub fn wants_step(&self) -> bool {
         !self.outbox.is_empty() || self.decision_due(self.state.now) && self.wants_decision
+    }
+
+    /// Whether a step at a moment would ask the policy, as far as is known now.
+    pub fn decides(&self, at: Time) -> bool {
+        self.decision_due(at)
     }
 
     /// Whether a user keeps a job aside, so that only a user can let it go on.

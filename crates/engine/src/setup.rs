@@ -15,6 +15,8 @@ pub enum Trigger {
     /// When the host says that a round is over, and when something changed while nothing runs. A round is meant to
     /// take this long; it is over when the slowest has done its part.
     Barrier(Span),
+    /// Whenever something changed, but not within a span after the decision before: what comes sooner waits for its end.
+    Slots(Span),
 }
 
 /// A node that fails often is left alone for a while.

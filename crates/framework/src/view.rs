@@ -35,6 +35,16 @@ pub trait Beliefs: Send + Sync {
         None
     }
 
+    /// Seconds of an iteration at the job's own batch, with at least so many accumulated passes, if that is known.
+    fn iteration_seconds(&self, _job: &Job, _on: &Config, _accumulated_least: u32) -> Option<f64> {
+        None
+    }
+
+    /// Iterations at the job's own batch after the epoch in which so much is done, if that is known.
+    fn iterations_ahead(&self, _job: &Job, _done: Work) -> Option<f64> {
+        None
+    }
+
     /// The limits of the job's batch on a type of GPU, if it may have several.
     fn batch_limits(&self, _job: &Job, _kind: GpuType) -> Option<BatchLimits> {
         None
@@ -202,11 +212,35 @@ impl<'a> View<'a> {
         if self.needs.rates { self.beliefs.batches(job.spec) } else { None }
     }
 
+    /// Seconds of an iteration at a job's own batch, with at least so many accumulated passes; nothing for a job that
+    /// does not follow a measured training, and for a policy that did not declare the need of speeds.
+    pub fn iteration_seconds(
+        &self,
+        job: JobRef<'_>,
+        on: &Config,
+        accumulated_least: u32,
+    ) -> Option<f64> {
+        let shown = self.needs.rates;
+        shown.then(|| self.beliefs.iteration_seconds(job.spec, on, accumulated_least)).flatten()
+    }
+
+    /// Iterations at a job's own batch after the epoch it is in; nothing for a job that does not follow a measured
+    /// training, and for a policy that did not declare the need of sizes.
+    pub fn iterations_ahead(&self, job: JobRef<'_>) -> Option<f64> {
+        if self.needs.work_left == Knowledge::Nothing {
+            return None;
+        }
+        self.beliefs.iterations_ahead(job.spec, job.state.progress.done_at(self.now))
+    }
+
     /// The limits of a job's batch on a type of GPU: what its user allows and its memory holds, shown to everyone.
     /// Nothing for a job whose batch is fixed or whose limits nobody told.
     pub fn batch_limits(&self, job: JobRef<'_>, kind: GpuType) -> Option<BatchLimits> {
-        let free = job.spec.want.batch.is_none();
-        free.then(|| self.beliefs.batch_limits(job.spec, kind)).flatten()
+        let want = &job.spec.want;
+        if want.batch.is_some() {
+            return None;
+        }
+        want.batch_limits.or_else(|| self.beliefs.batch_limits(job.spec, kind))
     }
 
     /// The time of one pass with so many samples on each GPU, as a trial before the job runs found it; nothing where

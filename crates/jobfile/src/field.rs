@@ -66,6 +66,7 @@ const fn friendly(
 }
 
 const GPUS: Kind = Kind::Whole(1, 1_000_000);
+const BATCH: Kind = Kind::Whole(1, 1_000_000_000);
 const MEBIBYTES: Kind = Kind::Whole(0, u32::MAX as i64);
 const SECONDS: Kind = Kind::Real(0.0, 1e9);
 
@@ -90,6 +91,10 @@ pub(crate) const JOB: &[Field] = &[
     same("gpus", GPUS),
     same("gpus_min", GPUS),
     same("gpus_max", GPUS),
+    same("batch", BATCH),
+    same("batch_max", BATCH),
+    same("batch_per_gpu_min", BATCH),
+    same("batch_per_gpu_max", BATCH),
     friendly(
         "gpu_type",
         "gpu_types",

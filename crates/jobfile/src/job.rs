@@ -213,6 +213,9 @@ impl Wishes {
         if job.gpus_max.is_some_and(|most| most < job.gpus) {
             return Err(wrong("gpus_max", format!("at least `gpus`, which is {}", job.gpus)));
         }
+        if let Some((name, _, expected)) = job.batch_fault() {
+            return Err(wrong(name, expected));
+        }
         let shares = job.gpu_permille.is_some_and(|permille| permille < 1000);
         if shares && job.gpus.max(job.gpus_max.unwrap_or(1)) > 1 {
             return Err(wrong("gpu_permille", "a job of one GPU, for a share of it".to_owned()));

@@ -42,18 +42,26 @@ mod prelude;
 pub mod registry;
 
 // One policy each.
+pub mod afs_l;
+pub mod afs_p;
 pub mod allox;
 pub mod conservative;
 pub mod easy;
+pub mod edf;
 pub mod elas;
+pub mod elasticflow;
 pub mod fair_share;
 pub mod fifo;
 pub mod gandiva;
 pub mod gandiva_fair;
 pub mod gavel;
 pub mod gavel_fifo;
+pub mod genie;
 pub mod gittins;
 pub mod las;
+pub mod least_laxity;
+pub mod optimus;
+pub mod pollux;
 pub mod priority;
 pub mod shockwave;
 pub mod sia;
@@ -67,7 +75,13 @@ pub mod tiresias;
 pub mod load;
 
 // What several policies stand on.
+mod afs;
 mod alike;
 mod backfill;
+mod deadlines;
+mod horizon;
+mod ladder;
+mod levels;
+mod regrant;
 mod timeline;
 mod turns;

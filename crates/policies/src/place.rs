@@ -5,6 +5,7 @@
 
 pub mod best_fit;
 pub mod buddy;
+pub mod even;
 pub mod fewest_nodes;
 pub mod fgd;
 pub mod first_fit;

@@ -1,8 +1,9 @@
 //! The one table that makes policies, placers, gates and tuners exist.
 
 use crate::{
-    allox, conservative, easy, elas, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo,
-    gittins, las, load, place, priority, shockwave, sia, sjf, srsf, srtf, themis, tiresias,
+    afs_l, afs_p, allox, conservative, easy, edf, elas, elasticflow, fair_share, fifo, gandiva,
+    gandiva_fair, gavel, gavel_fifo, genie, gittins, las, least_laxity, load, optimus, place,
+    pollux, priority, shockwave, sia, sjf, srsf, srtf, themis, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -38,6 +39,14 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &gavel::random_pairs::ENTRY,
     &gandiva_fair::ENTRY,
     &shockwave::ENTRY,
+    &elasticflow::ENTRY,
+    &edf::ENTRY,
+    &least_laxity::ENTRY,
+    &genie::ENTRY,
+    &pollux::ENTRY,
+    &afs_l::ENTRY,
+    &afs_p::ENTRY,
+    &optimus::ENTRY,
     &sia::ENTRY,
 ];
 
@@ -61,6 +70,7 @@ pub const PLACERS: &[&PlaceEntry] = &[
     &place::skew::ENTRY,
     &place::fgd::ENTRY,
     &place::buddy::ENTRY,
+    &place::even::ENTRY,
 ];
 
 /// All admission gates.

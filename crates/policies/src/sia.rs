@@ -38,7 +38,10 @@ pub const ENTRY: PolicyEntry = Entry {
     settings: &[
         ("round", "the length of a round; jobs start and stop at its multiples"),
         ("p", "the dial of fairness, not 0: below 0 jobs that get little count more, above 0 less"),
-        ("idle_price", "what a job without GPUs costs (lambda_n); above 1, running always beats it"),
+        (
+            "idle_price",
+            "what a job without GPUs costs (lambda_n); above 1, running always beats it",
+        ),
         ("restart", "whether a restart makes every configuration but the present one worth less"),
         ("doubling", "whether a job gets at most twice the GPUs on which it was seen"),
         (
@@ -391,7 +394,6 @@ fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
         Bootstrap::Bootstrap => Trials::OneGpu,
         Bootstrap::Oracle => Trials::Everywhere,
     };
-    let policy =
-        Sia { settings, known: BTreeMap::new(), current: None, verdicts: Vec::new() };
+    let policy = Sia { settings, known: BTreeMap::new(), current: None, verdicts: Vec::new() };
     Ok(Pipeline::new(policy, FewestNodes, Needs { trials, ..ENTRY.needs }))
 }

@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trainyard_framework::RawSettings;
 use trainyard_policies::compose::{Choice, Selection};
-use trainyard_profile::import::pollux::{self, Authors};
 use trainyard_profile::Catalog;
-use trainyard_sim::{Outcome, Quiet, Semantics, simulate};
+use trainyard_profile::import::pollux::{self, Authors};
+use trainyard_sim::{Options, Outcome, Quiet, Semantics, simulate};
 use trainyard_testkit::places::shared;
 use trainyard_testkit::say;
-use trainyard_types::{Cluster, Tenants};
+use trainyard_types::{Cluster, Span, Tenants};
 use trainyard_workload::import::{Format, ImportContext, import};
 use trainyard_workload::{Freedom, Workload, cluster, freedom};
 
 const TABLES: &str = "data/sia/traces";
+const MINUTE: Span = Span::secs(60);
 const WORKLOAD: &str = "data/sia/workloads/philly/workload-1.csv";
 
 fn text(path: &Path) -> String {
@@ -66,22 +67,29 @@ fn jobs(path: &Path, count: usize, cluster: &Cluster, catalog: Catalog, free: Fr
     freedom::loosen(imported.workload, cluster, free)
 }
 
-fn run(policy: &str, settings: &[&str], workload: &Workload, cluster: &Arc<Cluster>) -> Outcome {
+fn run(
+    (policy, settings): (&str, &[&str]),
+    round: Span,
+    workload: &Workload,
+    cluster: &Arc<Cluster>,
+) -> Outcome {
     let settings = RawSettings::parse(settings.iter().copied()).expect("valid settings");
     let policy = Choice { name: policy.to_owned(), settings };
     let mut selection = Selection { policy, ..Selection::default() };
     selection.wish(Semantics::Sia.wishes().iter().copied());
     let pipeline = selection.build().expect("a pipeline");
-    let outcome = simulate(workload, cluster, pipeline, &Semantics::Sia.options(), &mut Quiet);
+    let options = Options { trigger: Trigger::Clock(round), ..Semantics::Sia.options() };
+    let outcome = simulate(workload, cluster, pipeline, &options, &mut Quiet);
     assert_eq!(outcome.stats.faults, 0, "{:?}", outcome.stats.fault_samples);
     assert!(outcome.unfinished.is_empty(), "{:?}", outcome.unfinished);
     outcome
 }
 
 fn mean_jct(workload: &Workload, outcome: &Outcome) -> f64 {
-    let times = outcome.jobs.iter().map(|one| {
-        one.ended.since(workload.jobs[one.job.index()].job.submitted).as_secs_f64()
-    });
+    let times = outcome
+        .jobs
+        .iter()
+        .map(|one| one.ended.since(workload.jobs[one.job.index()].job.submitted).as_secs_f64());
     times.sum::<f64>() / outcome.jobs.len() as f64
 }
 
@@ -100,8 +108,8 @@ fn twenty_jobs_take_as_long_as_under_the_authors_program() {
     let cluster = Arc::new(machines());
     let workload = jobs(&path, 20, &cluster, catalog(&tables), Freedom::Adaptive);
     let theirs = published(&golden);
-    let ours = mean_jct(&workload, &run("sia", &[], &workload, &cluster));
-    let alike = mean_jct(&workload, &run("sia", &["rounding=true"], &workload, &cluster));
+    let ours = mean_jct(&workload, &run(("sia", &[]), MINUTE, &workload, &cluster));
+    let alike = mean_jct(&workload, &run(("sia", &["rounding=true"]), MINUTE, &workload, &cluster));
     say!("20 jobs: {ours:.0} s, rounded {alike:.0} s, the authors {theirs:.0} s");
     assert!(ours <= theirs * 1.1, "{ours} against {theirs}");
     assert!((alike / theirs - 1.0).abs() <= 0.1, "{alike} against {theirs}");
@@ -114,7 +122,8 @@ fn twenty_tuned_jobs_take_as_long_as_under_the_authors_gavel() {
     let cluster = Arc::new(machines());
     let workload = jobs(&path, 20, &cluster, catalog(&tables), Freedom::AsGiven);
     let theirs = published(&golden);
-    let ours = mean_jct(&workload, &run("gavel-throughput", &["count=steps"], &workload, &cluster));
+    let gavel: (&str, &[&str]) = ("gavel-throughput", &["count=steps"]);
+    let ours = mean_jct(&workload, &run(gavel, Span::secs(360), &workload, &cluster));
     say!("20 tuned jobs under Gavel: {ours:.0} s, the authors {theirs:.0} s");
     assert!((ours / theirs - 1.0).abs() <= 0.1, "{ours} against {theirs}");
 }

@@ -13,6 +13,7 @@
 //! - [`goodput`]: how fast a training learns, fitted to what was seen of it.
 //! - [`kinds`]: general facts about types of GPU, for models that were never measured on one.
 //! - [`complete`]: speeds of pairs that were not measured, from those that were.
+//! - [`nnls`], [`optimus`]: Optimus's models of speed and loss, fitted to what was seen of a job.
 //! - [`cost`]: the price of a change.
 //! - [`profile_file`]: users' own profiles as TOML, in and out.
 //! - [`import`]: published tables of speeds, read into profiles.
@@ -32,6 +33,8 @@ pub mod import;
 pub mod input;
 pub mod kinds;
 pub mod model;
+pub mod nnls;
+pub mod optimus;
 pub mod profile_file;
 pub mod speeds;
 pub mod training;

@@ -231,6 +231,7 @@ fn read_training(section: &Section<'_, '_>) -> Result<Training, InputError> {
         "batch_first",
         "batch_most",
         "slowdown",
+        "gpus_most",
         "local",
         "times",
         "recorded",
@@ -272,7 +273,8 @@ fn read_training(section: &Section<'_, '_>) -> Result<Training, InputError> {
     let expected = "`kind`, `least` and `most` for every type that times are given for";
     let limits = limits.ok_or_else(|| section.wrong("local", expected))?;
     let slowdown = section.real("slowdown", 1e-3..=1e3)?.unwrap_or(1.0);
-    Ok(Training { times, epochs, limits, slowdown })
+    let gpus_most = section.whole("gpus_most", 1..=u64::from(u16::MAX))?.map(|most| most as u32);
+    Ok(Training { times, epochs, limits, slowdown, gpus_most })
 }
 
 fn read_cost(section: &Section<'_, '_>) -> Result<SizeCost, InputError> {
@@ -350,12 +352,15 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
 }
 
 fn write_training(text: &mut String, training: &Training) -> std::fmt::Result {
-    let Training { times, epochs, limits, slowdown } = training;
+    let Training { times, epochs, limits, slowdown, gpus_most } = training;
     writeln!(text, "[model.training]")?;
     if let Some(BatchLimits { first, most, .. }) = limits.first() {
         writeln!(text, "batch_first = {first}\nbatch_most = {most}")?;
     }
     writeln!(text, "slowdown = {slowdown:?}")?;
+    if let Some(most) = gpus_most {
+        writeln!(text, "gpus_most = {most}")?;
+    }
     let local = times.kinds().iter().zip(limits).map(|(kind, limits)| {
         let BatchLimits { local_least, local_most, .. } = limits;
         format!("{{ kind = \"{kind}\", least = {local_least}, most = {local_most} }}")

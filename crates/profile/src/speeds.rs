@@ -258,6 +258,31 @@ impl Speeds {
         Some(StepTime { step: time.step * factor, sync: time.sync * factor })
     }
 
+    /// Seconds of an iteration at the batch of a config with at least so many accumulated passes; nothing without a
+    /// batch or a measured training.
+    pub fn iteration_seconds(
+        &self,
+        model: ModelId,
+        config: &Config,
+        accumulated_least: u32,
+    ) -> Option<f64> {
+        let (trained, batch) = (self.trained(model)?, config.batch?);
+        let mut slowest: f64 = 0.0;
+        for (kind, _) in &config.kinds {
+            let (kind, factor) = *trained.sources.get(kind.index())?;
+            let limits = trained.training.limits.get(kind)?;
+            let split = limits.split_into(batch, config.gpus, accumulated_least);
+            let site = Site { kind, factor, shape: &config.shape };
+            slowest = slowest.max(trained.training.iteration(site, split)?);
+        }
+        (slowest > 0.0).then_some(slowest)
+    }
+
+    /// Iterations at a batch after the epoch in which so much is done; nothing without a measured training.
+    pub fn iterations_ahead(&self, model: ModelId, batch: u32, done: Work) -> Option<f64> {
+        Some(self.trained(model)?.training.epochs.iterations_ahead(batch, done.0))
+    }
+
     /// The limits of a model's batch on a type; nothing without a measured training.
     pub fn batch_limits(&self, model: ModelId, kind: GpuType) -> Option<BatchLimits> {
         let trained = self.trained(model)?;

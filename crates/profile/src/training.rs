@@ -18,6 +18,7 @@ pub use epochs::{EXPECTED, EpochRow, Epochs};
 pub(crate) use text::{BATCH_MAX, columns, epoch_row, step_time, whole};
 pub use times::{Place, StepTime, StepTimes, TimePoint};
 
+pub use trainyard_types::{BatchLimits, BatchSplit};
 use trainyard_types::{Rate, Work};
 
 /// A measured training.
@@ -31,30 +32,8 @@ pub struct Training {
     pub limits: Vec<BatchLimits>,
     /// Every rate is divided by this: what a testbed takes longer than the sum of its iterations.
     pub slowdown: f64,
-}
-
-/// The limits of the batch.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct BatchLimits {
-    /// The batch size in whose iterations progress is counted.
-    pub first: u32,
-    /// The largest batch over all GPUs.
-    pub most: u32,
-    /// The smallest batch on one GPU.
-    pub local_least: u32,
-    /// The largest batch that one GPU holds at once; more is accumulated over several passes.
-    pub local_most: u32,
-}
-
-/// How a batch is cut: samples on one GPU at once, and passes that are accumulated before the last one.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct BatchSplit {
-    /// Samples on one GPU at once.
-    pub local: u32,
-    /// Passes before the one that exchanges gradients.
-    pub accumulated: u32,
-    /// Samples over all GPUs and passes; rounding may make it larger than what was asked for.
-    pub batch: u32,
+    /// The most GPUs that whoever measured it lets it train on; any number if there is nothing.
+    pub gpus_most: Option<u32>,
 }
 
 /// A rate, and the work done at which it changes.
@@ -90,24 +69,6 @@ pub struct Site<'a> {
     pub factor: f64,
     /// GPUs on each node.
     pub shape: &'a [u16],
-}
-
-impl BatchLimits {
-    /// Cuts a batch over GPUs, as few passes as memory allows.
-    ///
-    /// A single GPU that trains beyond the first batch size accumulates at least once: the noise of the gradient is
-    /// measured between passes or between GPUs (Pollux's simulator does the same).
-    pub fn split(&self, batch: u32, gpus: u32) -> BatchSplit {
-        let gpus = gpus.max(1);
-        let whole = batch.clamp(1, self.most.max(1)).div_ceil(gpus);
-        let mut accumulated = whole.div_ceil(self.local_most.max(1)).max(1) - 1;
-        if gpus == 1 && batch > self.first {
-            accumulated = accumulated.max(1);
-        }
-        let parts = gpus.saturating_mul(accumulated + 1);
-        let local = whole.div_ceil(accumulated + 1).min(self.most / parts).max(1);
-        BatchSplit { local, accumulated, batch: local.saturating_mul(parts) }
-    }
 }
 
 impl Training {
@@ -198,32 +159,4 @@ impl Training {
 
 fn gpus_of(shape: &[u16]) -> u32 {
     shape.iter().map(|gpus| u32::from(*gpus)).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMITS: BatchLimits =
-        BatchLimits { first: 128, most: 4096, local_least: 32, local_most: 1024 };
-
-    fn split(batch: u32, gpus: u32) -> (u32, u32, u32) {
-        let BatchSplit { local, accumulated, batch } = LIMITS.split(batch, gpus);
-        (local, accumulated, batch)
-    }
-
-    #[test]
-    fn a_batch_is_cut_evenly_and_never_passes_the_largest() {
-        assert_eq!(split(2048, 6), (342, 0, 2052));
-        assert_eq!(split(4096, 6), (682, 0, 4092));
-        assert_eq!(split(4096, 2), (1024, 1, 4096));
-        assert_eq!(split(9999, 4), (1024, 0, 4096));
-    }
-
-    #[test]
-    fn one_gpu_beyond_the_first_batch_accumulates() {
-        assert_eq!(split(128, 1), (128, 0, 128));
-        assert_eq!(split(256, 1), (128, 1, 256));
-        assert_eq!(split(4096, 1), (1024, 3, 4096));
-    }
 }

@@ -64,6 +64,15 @@ impl Beliefs for Estimates {
         self.speeds.batches(job.model)
     }
 
+    fn iteration_seconds(&self, job: &Job, on: &Config, accumulated_least: u32) -> Option<f64> {
+        let own = Config { batch: Some(job.want.batch?), ..on.clone() };
+        self.speeds.iteration_seconds(job.model, &own, accumulated_least)
+    }
+
+    fn iterations_ahead(&self, job: &Job, done: Work) -> Option<f64> {
+        self.speeds.iterations_ahead(job.model, job.want.batch?, done)
+    }
+
     fn batch_limits(&self, job: &Job, kind: GpuType) -> Option<BatchLimits> {
         self.speeds.batch_limits(job.model, kind)
     }

@@ -16,6 +16,7 @@ mod failures;
 mod options;
 mod outcome;
 mod queue;
+pub mod regroup;
 mod resume;
 mod run;
 mod series;

@@ -14,6 +14,9 @@ pub enum Charge {
     PerStart,
     /// By every running job at every event, and never by the last stretch before a finish: Muri's own simulator.
     EveryStep,
+    /// By every running job at every decision, little where its GPUs worked together before: ElasticFlow's own
+    /// simulator, see [`crate::regroup`].
+    EveryDecision,
 }
 
 /// To what the ends of epochs and of jobs are rounded.
@@ -25,12 +28,15 @@ pub enum Rounding {
     Exact,
     /// To the nearest second after the epoch began: Pollux' and Sia's own simulators.
     ///
-    /// An end that is rounded back onto the moment of a decision is seen by the next one only, a microsecond late:
-    /// those simulators find it when they step on from that decision.
+    /// An end, of a job or of an epoch, that is rounded back onto the moment of a decision is seen by the next one
+    /// only, a microsecond late: those simulators find it when they step on from that decision.
     WholeSeconds,
     /// Each round to whole steps: Gavel's own simulator. A job does as many as fit into the round and then waits for
     /// the slowest. Only where rounds end at a barrier ([`Trigger::Barrier`]); elsewhere nothing is rounded.
     WholeSteps,
+    /// Up to whole slots after the job last went on: ElasticFlow's own simulator. A job whose work is done ends with its
+    /// slot, or at the next decision. Only where slots are kept ([`Trigger::Slots`]); elsewhere nothing is rounded.
+    WholeSlots,
 }
 
 /// Whether it matters how far apart the GPUs of a job are.
@@ -154,6 +160,9 @@ pub enum Semantics {
     Gavel,
     /// The simulator of Shockwave (NSDI'23): rounds of two minutes, 20 s lost by whoever did not run in the one before.
     Shockwave,
+    /// The simulator of ElasticFlow (ASPLOS'23): decisions at events, 240 s apart at least, each of which costs every
+    /// running job a few seconds; exact sizes, no loss by distance.
+    Elasticflow,
     /// The simulator of Sia (SOSP'23): decisions every minute, restarts that cost what each model's take, whole seconds.
     Sia,
 }
@@ -167,6 +176,7 @@ impl Semantics {
         Semantics::Pollux,
         Semantics::Gavel,
         Semantics::Shockwave,
+        Semantics::Elasticflow,
         Semantics::Sia,
     ];
 
@@ -179,6 +189,7 @@ impl Semantics {
             Semantics::Pollux => "pollux",
             Semantics::Gavel => "gavel",
             Semantics::Shockwave => "shockwave",
+            Semantics::Elasticflow => "elasticflow",
             Semantics::Sia => "sia",
         }
     }
@@ -217,6 +228,15 @@ impl Semantics {
                 estimate_error: 0.0,
                 ..ours
             },
+            Semantics::Elasticflow => Options {
+                trigger: Trigger::Slots(Span::secs(240)),
+                costs: CostModel::Free,
+                charge: Charge::EveryDecision,
+                rounding: Rounding::WholeSlots,
+                distance: Distance::Ignored,
+                estimate_error: 0.0,
+                ..ours
+            },
             Semantics::Sia => Options {
                 trigger: Trigger::Clock(Span::secs(60)),
                 rounding: Rounding::WholeSeconds,
@@ -239,7 +259,9 @@ impl Semantics {
                 ("jump", "muri-code", None),
                 ("form", "muri-code", Some("hidden")),
             ],
-            Semantics::Pollux => &[("mode", "recount", None)],
+            Semantics::Pollux => {
+                &[("mode", "recount", None), ("rules", "authors", Some("knowledge"))]
+            }
             Semantics::Gavel => &[
                 ("rounds", "gavel", None),
                 ("solver", "interior", Some("rounds")),
@@ -248,6 +270,9 @@ impl Semantics {
             ],
             Semantics::Shockwave => {
                 &[("rules", "authors", Some("window")), ("round", "2m", Some("rounds"))]
+            }
+            Semantics::Elasticflow => {
+                &[REFILL, REQUEUE, ("jump", "tiresias-code", None), ("lease", "4m", None)]
             }
         }
     }

@@ -249,6 +249,11 @@ impl<'a> Simulation<'a> {
             self.engine.apply(at, Event::Submitted(Arc::clone(&one.job)));
             self.next_submission += 1;
         }
+        if self.engine.decides(at) {
+            for event in self.world.end_done(at) {
+                self.pass_on(at, event, observer);
+            }
+        }
         let before = self.engine.state().decisions;
         for _ in 0..ROUNDS_MAX {
             let decisions = self.engine.stats().decisions;
@@ -269,6 +274,9 @@ impl<'a> Simulation<'a> {
         }
         if self.engine.state().decisions > before {
             self.world.begin_round(at);
+            for event in self.world.charge_decision(at) {
+                self.engine.apply(at, event);
+            }
         }
         let level = self.level(at);
         self.series.record(at, level);

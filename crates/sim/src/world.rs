@@ -2,6 +2,7 @@
 
 use crate::options::{Charge, Options, Rounding};
 use crate::queue::{Future, Queue};
+use crate::regroup::Regroup;
 use crate::tasks::{Rounds, Task};
 use crate::truth::Truth;
 use smallvec::SmallVec;
@@ -36,6 +37,8 @@ pub(crate) struct Placed {
     pub(crate) shares: bool,
     /// Its part of the round, where rounds are kept.
     pub(crate) task: Option<Task>,
+    /// Whether it only waits for a decision to be paid for, and has been running before.
+    paused: bool,
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -67,6 +70,8 @@ pub(crate) struct World<'a> {
     pub(crate) overhead: f64,
     pub(crate) restarting: f64,
     pub(crate) lost: f64,
+    /// Under [`Charge::EveryDecision`]: which GPUs have worked together.
+    regroup: Regroup,
 }
 
 impl<'a> World<'a> {
@@ -94,6 +99,7 @@ impl<'a> World<'a> {
             overhead: 0.0,
             restarting: 0.0,
             lost: 0.0,
+            regroup: Regroup::default(),
         }
     }
 
@@ -186,6 +192,36 @@ impl<'a> World<'a> {
         events
     }
 
+    /// Under [`Charge::EveryDecision`]: every running job pays for the decision before it goes on.
+    pub(crate) fn charge_decision(&mut self, at: Time) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.charge != Charge::EveryDecision {
+            return events;
+        }
+        let renews = self.regroup.decided();
+        let all = self.cluster.gpus();
+        let running = self.placed.iter().filter(|(_, placed)| placed.stage == Stage::Running);
+        let due: Vec<JobId> = running.map(|(job, _)| *job).collect();
+        for job in due {
+            self.catch_up(at, job);
+            let placed = self.placed.get_mut(&job).expect("just listed");
+            let cost = self.regroup.cost(&placed.allocation.placement, all, renews);
+            placed.stage = Stage::Starting;
+            placed.paused = true;
+            placed.rate = Rate(0.0);
+            placed.promise = 0;
+            placed.saved_at = at;
+            let (attempt, done) = (placed.attempt, placed.done);
+            let sample = Sample { done: Some(done), rate: Some(Rate(0.0)), ..Sample::default() };
+            events.push(Event::Report { job, attempt, sample });
+            self.queue.push(at + cost, Future::Started { job, attempt });
+        }
+        if renews {
+            self.regroup.forget();
+        }
+        events
+    }
+
     fn launch(
         &mut self,
         at: Time,
@@ -197,7 +233,7 @@ impl<'a> World<'a> {
         let truth = self.truth.job(job);
         let start = match self.charge {
             Charge::PerStart => self.truth.change(truth, None, Some(&placed.config)).start,
-            Charge::EveryStep => Span::ZERO,
+            Charge::EveryStep | Charge::EveryDecision => Span::ZERO,
         };
         self.put_down(job, placed);
         if start == Span::ZERO {
@@ -229,6 +265,7 @@ impl<'a> World<'a> {
             promise: 0,
             shares: allocation.shares.iter().any(|share| share.permille() < 1000),
             task: None,
+            paused: false,
             allocation,
         }
     }
@@ -259,7 +296,9 @@ impl<'a> World<'a> {
         placed.at = at;
         placed.saved_at = at;
         let mut events: SmallVec<[Event; 2]> = SmallVec::new();
-        events.push(Event::Started { job, attempt: placed.attempt });
+        if !std::mem::take(&mut placed.paused) {
+            events.push(Event::Started { job, attempt: placed.attempt });
+        }
         // Who has its GPUs whole may find others there that live on what it leaves.
         if self.sharers > 0 {
             self.retime_all(at, &mut events);
@@ -288,9 +327,9 @@ impl<'a> World<'a> {
         self.catch_up(at, job);
         let placed = self.placed.get_mut(&job).expect("just found");
         let save = match (why, placed.stage, self.charge) {
-            (Why::Machine, _, _) | (_, Stage::Starting, _) | (_, _, Charge::EveryStep) => {
-                Span::ZERO
-            }
+            (Why::Machine, _, _)
+            | (_, Stage::Starting, _)
+            | (_, _, Charge::EveryStep | Charge::EveryDecision) => Span::ZERO,
             _ => self.truth.change(self.truth.job(job), Some(&placed.config), None).save,
         };
         if why == Why::Machine {
@@ -461,20 +500,47 @@ impl<'a> World<'a> {
         let mut time = at + rate.time_for(left);
         if self.rounding == Rounding::WholeSeconds && rate.0 > 0.0 {
             let exact = time;
+            // An epoch that begins a microsecond late counts from its whole second.
+            let from = Time(at.0 - u64::from(at.0 % Span::secs(1).0 == 1));
             // Not from `exact`, whose microseconds are rounded up already; halves go to the even second.
-            time = at + Span::secs(libm::rint(left.0 / rate.0) as u64);
-            let ends = !matches!(future, Future::Turn { .. });
-            if ends && time < exact && self.is_decision(time) {
+            time = from + Span::secs(libm::rint(left.0 / rate.0) as u64);
+            if time < exact && self.is_decision(time) {
                 time = time + Span(1);
             }
+            time = time.max(at);
+        }
+        if let (Rounding::WholeSlots, Trigger::Slots(slot)) = (self.rounding, self.trigger)
+            && rate.0 > 0.0
+        {
+            let slots = time.since(at).0.div_ceil(slot.0.max(1));
+            time = at + slot.times(slots);
         }
         self.queue.push(time, future);
+    }
+
+    /// Under [`Rounding::WholeSlots`]: a decision is about to be taken, and whoever has done its work is over.
+    pub(crate) fn end_done(&mut self, at: Time) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.rounding != Rounding::WholeSlots {
+            return events;
+        }
+        let running = self.placed.iter().filter(|(_, placed)| placed.stage == Stage::Running);
+        let running: Vec<JobId> = running.map(|(job, _)| *job).collect();
+        for job in running {
+            self.catch_up(at, job);
+            let (placed, truth) = (&self.placed[&job], self.truth.job(job));
+            if truth.fails_at.is_none() && placed.done.0 >= truth.work.0 {
+                let promise = placed.promise;
+                events.extend(self.come(at, Future::Finish { job, promise }));
+            }
+        }
+        events
     }
 
     /// Whether a decision falls on a moment.
     fn is_decision(&self, time: Time) -> bool {
         match self.trigger {
-            Trigger::Events | Trigger::Barrier(_) => false,
+            Trigger::Events | Trigger::Barrier(_) | Trigger::Slots(_) => false,
             Trigger::Clock(every) => time.0.is_multiple_of(every.0.max(1)),
         }
     }

@@ -122,11 +122,11 @@ pub enum Reason {
     },
     /// No speed above zero is known for it on any type that could hold it.
     NoSpeed,
-    /// No batch within its limits can be cut over any GPUs that it may have.
+    /// No batch size keeps its limits on any number of GPUs it may have.
     NoBatch {
-        /// The smallest that could be.
+        /// The smallest that would do.
         least: u32,
-        /// The largest that may be.
+        /// The largest that is allowed.
         most: u32,
     },
     /// A job before it has not finished.

@@ -1,8 +1,8 @@
 //! What a user asked for, and what has happened to it so far.
 
 use crate::{
-    Allocation, Attempt, GpuType, GraphId, GroupId, JobId, Measured, ModelId, PoolId, Rate, Span,
-    TenantId, Time, Work,
+    Allocation, Attempt, BatchLimits, GpuType, GraphId, GroupId, JobId, Measured, ModelId, PoolId,
+    Rate, Span, TenantId, Time, Work,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -162,6 +162,9 @@ pub struct Want {
     pub pool: Option<PoolId>,
     /// Batch size over all GPUs that it trains with; nothing leaves the choice to whoever places it.
     pub batch: Option<u32>,
+    /// Between which limits its batch may be chosen, if its user said so.
+    #[serde(default)]
+    pub batch_limits: Option<BatchLimits>,
 }
 
 impl Want {
@@ -179,6 +182,7 @@ impl Want {
             nodes_max: 0,
             pool: None,
             batch: None,
+            batch_limits: None,
         }
     }
 

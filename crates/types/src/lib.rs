@@ -12,6 +12,7 @@
 //! what one job holds; a *decision* is a set of changes to the allocations plus why.
 //! Nothing here decides, reads a clock or opens a file.
 
+pub mod batch;
 pub mod cluster;
 pub mod config;
 pub mod decision;
@@ -25,6 +26,7 @@ pub mod placement;
 pub mod tenant;
 pub mod time;
 
+pub use batch::{BatchLimits, BatchSplit};
 pub use cluster::{Cluster, GpuKind, Links, Node};
 pub use config::{Config, Tier};
 pub use decision::{Change, Decision, Fault, Note, Quality, Reason, Verdict};

@@ -73,7 +73,7 @@ fn most(job: &Job, profile: &ModelProfile) -> u32 {
         let batch = job.want.batch.unwrap_or(limits.most).min(limits.most);
         (batch / limits.local_least.max(1)).max(1)
     });
-    by_batch.max().unwrap_or(1)
+    by_batch.max().unwrap_or(1).min(training.gpus_most.unwrap_or(u32::MAX))
 }
 
 fn gpus_for(job: &Job, cluster: &Cluster) -> u32 {

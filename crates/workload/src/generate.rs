@@ -1,5 +1,6 @@
 //! The seeded generator.
 
+use crate::elasticflow;
 use crate::gavel::{self, Sizes};
 use crate::laws::{Draw, cumulated};
 use crate::reference::Reference;
@@ -18,6 +19,7 @@ pub fn generate(spec: &Spec, catalog: &Catalog, cluster: &Cluster) -> Result<Wor
         Like::Laws => by_laws(spec, catalog, cluster),
         Like::GavelSingle => gavel::generate(spec, catalog, Sizes::One),
         Like::GavelMultiple => gavel::generate(spec, catalog, Sizes::Several),
+        Like::Elasticflow => elasticflow::generate(spec, catalog),
     }
 }
 

@@ -18,6 +18,7 @@
 pub mod check;
 pub mod cluster;
 mod cluster_toml;
+mod elasticflow;
 pub mod embedded;
 pub mod freedom;
 mod gavel;

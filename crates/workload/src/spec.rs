@@ -86,6 +86,8 @@ pub enum Like {
     GavelSingle,
     /// Gavel's for its continuous-multiple and static-multiple workloads: jobs of 1, 2, 4 and 8 GPUs.
     GavelMultiple,
+    /// ElasticFlow's for its Figure 10: elastic jobs of fourteen types with deadlines; their speeds must be known.
+    Elasticflow,
 }
 
 /// When jobs come. All but the last are Poisson.

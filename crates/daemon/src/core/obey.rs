@@ -79,6 +79,8 @@ impl Core {
         });
         let gpus = allocation.placement.gpus();
         let announced = self.announcement(record);
+        let want = &record.submission.job.want;
+        let stated = want.batch.or(want.batch_limits.map(|limits| limits.first));
         LaunchOrder {
             attempt,
             nodes: shares.collect(),
@@ -87,7 +89,7 @@ impl Core {
             gpus: devices.iter().map(|(index, _)| *index).collect(),
             devices: devices.into_iter().map(|(_, name)| name).collect(),
             resumes_from: record.saved,
-            batch: allocation.knobs.batch,
+            batch: allocation.knobs.batch.or(stated),
             time_limit_seconds: self.time_left(record),
             limits: self.limits(&announced, gpus),
             ..announced

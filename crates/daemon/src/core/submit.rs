@@ -13,7 +13,7 @@ use trainyard_api::{Code, JobSpec, Problem};
 use trainyard_backend::Identity;
 use trainyard_store::Write;
 use trainyard_types::{
-    Class, End, Event, Job, JobId, ModelId, Span, Tenant, TenantId, Time, Want, Work,
+    BatchLimits, Class, End, Event, Job, JobId, ModelId, Span, Tenant, TenantId, Time, Want, Work,
 };
 
 /// The most jobs that one request may bring, elements of arrays counted.
@@ -297,6 +297,7 @@ impl Core {
         }
         let mut want = Want::gpus(spec.gpus);
         (want.gpus_min, want.gpus_max) = (least, most);
+        set_batch(&mut want, spec)?;
         for name in &spec.gpu_types {
             let kind = cluster.kind(name).ok_or_else(|| {
                 let names: Vec<&str> =
@@ -437,6 +438,22 @@ fn check_numbers(spec: &JobSpec) -> Result<(), Problem> {
                 format!("`{field}` cannot be {value}: expected {least} and at most {most:.0}");
             return Err(bad(field, &detail));
         }
+    }
+    Ok(())
+}
+
+/// Its batch, fixed or between limits.
+fn set_batch(want: &mut Want, spec: &JobSpec) -> Result<(), Problem> {
+    if let Some((name, value, expected)) = spec.batch_fault() {
+        return Err(bad(name, &format!("it is {value}: expected {expected}")));
+    }
+    match (spec.batch, spec.batch_max) {
+        (Some(first), Some(most)) => {
+            let local_least = spec.batch_per_gpu_min.unwrap_or(1);
+            let local_most = spec.batch_per_gpu_max.unwrap_or(most);
+            want.batch_limits = Some(BatchLimits { first, most, local_least, local_most });
+        }
+        (fixed, _) => want.batch = fixed,
     }
     Ok(())
 }

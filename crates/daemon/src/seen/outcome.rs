@@ -54,7 +54,9 @@ impl Seen {
                 Some(format!("ask for {most} GPUs at most, or for other types"))
             }
             Reason::NoSpeed => Some("a profile with its speed, or types it can run on".to_owned()),
-            Reason::NoBatch { .. } => Some("wider limits of its batch".to_owned()),
+            Reason::NoBatch { least, .. } => {
+                Some(format!("limits of its batch that allow {least}"))
+            }
             Reason::Undecided | Reason::DeadlineLost { .. } => None,
             Reason::Overload { .. } => ending(blockers, 1),
             Reason::Outranked { by } | Reason::Reserved { by, .. } => {

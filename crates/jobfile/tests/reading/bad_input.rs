@@ -97,6 +97,8 @@ fn wrong_values_name_what_was_expected() {
         ("schema_version = 2", &["`schema_version` cannot be `2`", "1"]),
         ("gpus_min = 2", &["`gpus_min` cannot be `2`", "at most `gpus`"]),
         ("gpus_max = 0", &["`gpus_max`"]),
+        ("batch_max = 64", &["`batch_max` cannot be `64`", "`batch` beside it"]),
+        ("batch = 0", &["`batch` cannot be `0`"]),
     ] {
         refused(Form::Toml, &format!("command = [\"a\"]\n\n{line}\n"), 3, parts);
     }
@@ -108,6 +110,10 @@ fn keys_that_contradict_each_other_are_refused() {
     refused(Form::Toml, text, 3, &["`time_limit_seconds`", "once"]);
     let text = "command = [\"a\"]\nmemory = \"2GiB\"\nmemory_per_gpu = \"2GiB\"\n";
     refused(Form::Toml, text, 2, &["`memory`", "`memory_per_gpu`"]);
+    let text = "command = [\"a\"]\nbatch = 64\nbatch_max = 32\n";
+    refused(Form::Toml, text, 3, &["`batch_max` cannot be `32`", "at least `batch`, which is 64"]);
+    let text = "command = [\"a\"]\nbatch = 64\nbatch_max = 256\ngpus = 8\nbatch_per_gpu_min = 64\n";
+    refused(Form::Toml, text, 5, &["`batch_per_gpu_min` cannot be `64`", "8 GPUs", "256"]);
     let text = "command = [\"a\"]\ngpus = 2\ngpu_share = 0.5\n";
     refused(Form::Toml, text, 3, &["`gpu_share`", "one GPU"]);
     let text = "gpus = 2\n[[job]]\ncommand = [\"a\"]\n";

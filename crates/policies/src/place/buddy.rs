@@ -33,8 +33,15 @@ fn build(raw: &RawSettings) -> Result<Box<dyn Place>, ConfigError> {
 
 /// The placer. Blocks are read off the masks of free GPUs, so that a release merges them by itself.
 /// Linear in the partly used nodes with room for a gang that fits a node, in the nodes of its type for a larger one.
-struct Buddy {
+pub(crate) struct Buddy {
     settings: Settings,
+}
+
+impl Buddy {
+    /// One that takes as few nodes as possible where no aligned block is free.
+    pub(crate) fn lenient() -> Buddy {
+        Buddy { settings: Settings { strict: false } }
+    }
 }
 
 impl Place for Buddy {

@@ -38,7 +38,8 @@ fn build(raw: &RawSettings) -> Result<Box<dyn Place>, ConfigError> {
 }
 
 /// The placer. O(nodes taken), and the nodes passed over for pool, host or memory.
-struct Spread {
+#[derive(Default)]
+pub(crate) struct Spread {
     settings: Settings,
 }
 

@@ -81,9 +81,8 @@ impl OfKind {
             sizes.sort_unstable();
             sizes.dedup();
         }
-        let allowed = |size: &u32| {
-            size.is_multiple_of(unit) && *size <= want.gpus_max && *size <= self.gpus
-        };
+        let allowed =
+            |size: &u32| size.is_multiple_of(unit) && *size <= want.gpus_max && *size <= self.gpus;
         let sorts = sizes.into_iter().filter(allowed).map(|gpus| Sort {
             kind: self.kind,
             gpus,

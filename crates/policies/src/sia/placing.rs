@@ -132,7 +132,8 @@ impl Room<'_> {
 
     fn take(&mut self, at: usize, placement: Placement) {
         for &(id, mask) in placement.masks() {
-            let node = self.nodes.iter_mut().find(|node| node.id == id).expect("a node of the room");
+            let node =
+                self.nodes.iter_mut().find(|node| node.id == id).expect("a node of the room");
             node.free &= !mask;
         }
         self.placed[at] = Some(placement);
@@ -141,7 +142,8 @@ impl Room<'_> {
     fn give(&mut self, at: usize) {
         let Some(placement) = self.placed[at].take() else { return };
         for &(id, mask) in placement.masks() {
-            let node = self.nodes.iter_mut().find(|node| node.id == id).expect("a node of the room");
+            let node =
+                self.nodes.iter_mut().find(|node| node.id == id).expect("a node of the room");
             node.free |= mask;
         }
     }
@@ -244,7 +246,8 @@ impl Room<'_> {
 
     /// Places everybody anew, the largest first, if then everybody fits.
     fn pack_anew(&mut self, all: &[usize]) {
-        let before: Vec<Option<Placement>> = all.iter().map(|at| self.placed[*at].clone()).collect();
+        let before: Vec<Option<Placement>> =
+            all.iter().map(|at| self.placed[*at].clone()).collect();
         all.iter().for_each(|at| self.give(*at));
         let mut order = all.to_vec();
         order.sort_by_key(|at| (Reverse(self.needs[*at].gpus), *at));

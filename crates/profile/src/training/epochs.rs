@@ -119,6 +119,15 @@ impl Epochs {
         self.between(batch, |rows| rows[epoch].iterations)
     }
 
+    /// Iterations at a batch that are measured after the end of the epoch in which so much is done; 1 in the last.
+    pub fn iterations_ahead(&self, batch: u32, done: f64) -> f64 {
+        let (epoch, last) = (self.at(done), self.len() - 1);
+        if epoch >= last {
+            return 1.0;
+        }
+        self.iterations(batch, last) - self.iterations(batch, epoch)
+    }
+
     /// The best validation metric up to the end of an epoch; whether less is better shows in the smallest batch.
     pub fn best_metric(&self, batch: u32, epoch: usize) -> f64 {
         let first = &self.rows[0];

@@ -1,0 +1,129 @@
+//! How long it takes to choose the sizes of 1,000 elastic jobs on 1,024 GPUs: CPU seconds of one decision, the least
+//! of several, beside a reference loop.
+//!
+//! `cargo run --release -p trainyard-bench --bin sizes`; `--gate` fails when a bound is missed.
+
+use anyhow::{Result, bail, ensure};
+use clap::Parser;
+use cpu_time::ProcessTime;
+use std::sync::Arc;
+use trainyard_engine::{Engine, Thought, think};
+use trainyard_framework::{Cx, Snapshot};
+use trainyard_policies::compose::Selection;
+use trainyard_profile::Catalog;
+use trainyard_sim::{Observer, Options, simulate};
+use trainyard_types::Time;
+use trainyard_workload::freedom::{Freedom, loosen};
+use trainyard_workload::{Arrival, DurationLaw, SizeLaw, Spec, cluster, generate};
+
+/// Jobs whose size is chosen.
+const JOBS: usize = 1_000;
+/// The most CPU seconds that a decision may take.
+const BOUND: f64 = 0.05;
+const POLICIES: [&str; 3] = ["afs-l", "afs-p", "optimus"];
+
+#[derive(Parser)]
+#[command(about)]
+struct Args {
+    /// How many runs; the least counts.
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Fail when a bound is missed.
+    #[arg(long)]
+    gate: bool,
+}
+
+/// Stops a run when there are enough jobs.
+#[derive(Default)]
+struct Crowd {
+    moment: Option<Snapshot>,
+}
+
+impl Observer for Crowd {
+    fn goes_on(&mut self, _to: Time) -> bool {
+        self.moment.is_none()
+    }
+
+    fn passed(&mut self, engine: &Engine) {
+        let state = engine.state();
+        if state.waiting.len() + state.granted.len() >= JOBS {
+            self.moment = Some(engine.snapshot());
+        }
+    }
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    println!("policy    jobs  granted  changes    cpu s  bound s  reference s  x ref");
+    let mut missed = 0;
+    for policy in POLICIES {
+        let moment = crowded(policy)?;
+        let (mut best, mut reference, mut changes) = (f64::INFINITY, f64::INFINITY, 0);
+        for _ in 0..args.runs.max(1) {
+            let begun = ProcessTime::now();
+            reference_loop();
+            reference = reference.min(begun.elapsed().as_secs_f64());
+            let (seconds, found) = decide(&moment, policy)?;
+            (best, changes) = (best.min(seconds), found);
+        }
+        let state = &moment.state;
+        let over = best > BOUND;
+        missed += usize::from(over);
+        println!(
+            "{policy:<8} {:>5} {:>8} {changes:>8} {best:>8.4} {BOUND:>8.2} {reference:>12.3} {:>6.2}{}",
+            state.waiting.len() + state.granted.len(),
+            state.granted.len(),
+            best / reference,
+            if over { "  MISSED" } else { "" },
+        );
+    }
+    if args.gate && missed > 0 {
+        bail!("{missed} policies missed their bound");
+    }
+    Ok(())
+}
+
+/// A cluster of 1,024 GPUs with so many elastic jobs of measured models, some of which have sizes already.
+fn crowded(policy: &str) -> Result<Snapshot> {
+    let (cluster, _) = cluster::parse("128x8 a100")?;
+    let spec = Spec {
+        jobs: 4_000,
+        arrival: Arrival::Load(8.0),
+        duration: DurationLaw::Gavel,
+        size: SizeLaw::Gavel,
+        models: vec!["elasticflow-*".to_owned()],
+        ..Spec::default()
+    };
+    let workload = generate(&spec, &Catalog::builtin(), &cluster)?;
+    let workload = loosen(workload, &cluster, Freedom::Elastic);
+    let mut crowd = Crowd::default();
+    let pipeline = Selection::policy(policy).build()?;
+    simulate(&workload, &Arc::new(cluster), pipeline, &Options::default(), &mut crowd);
+    crowd.moment.ok_or_else(|| anyhow::anyhow!("{policy}: there were never so many jobs"))
+}
+
+/// One decision about all of them by a policy that remembers nothing: its CPU seconds, and what it changes.
+fn decide(moment: &Snapshot, policy: &str) -> Result<(f64, usize)> {
+    let mut pipeline = Selection::policy(policy).build()?;
+    let mut cx = Cx::new(1, moment.state.decisions, u64::MAX);
+    let mut free = moment.free.clone();
+    let (state, beliefs) = (&moment.state, moment.beliefs.as_ref());
+    let begun = ProcessTime::now();
+    let thought = think(moment.now, state, &mut free, beliefs, (&mut pipeline, &mut cx));
+    let seconds = begun.elapsed().as_secs_f64();
+    let Thought::Decided(decision) = thought else { bail!("{policy} did not decide") };
+    ensure!(decision.faults.is_empty(), "{policy}: {:?}", decision.faults);
+    Ok((seconds, decision.changes.len()))
+}
+
+/// A fixed piece of work, dependent loads and integer arithmetic, to tell a slow machine from slow code.
+fn reference_loop() {
+    let mut table: Vec<u32> = (0..1 << 16).collect();
+    let mut x = 1u32;
+    for i in 0..20_000_000u32 {
+        let slot = (x as usize) & 0xffff;
+        x = table[slot].wrapping_mul(1_664_525).wrapping_add(x ^ i);
+        table[slot] = x;
+    }
+    assert_ne!(std::hint::black_box(x), 0);
+}

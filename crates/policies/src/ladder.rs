@@ -1,0 +1,315 @@
+//! Sizes by what one more GPU is worth: what AFS and Optimus stand on.
+//!
+//! A [`Ladder`] says what a job gets from each number of GPUs of a type, and which step up is the best. A
+//! [`Contest`] holds all jobs whose size may be chosen and the GPUs that there are for them; it is asked for steps one
+//! by one, and at last turned into grants.
+
+use crate::prelude::*;
+use crate::turns::could_hold;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use trainyard_types::{Config, Grant, Shape, Want};
+
+/// What a job gets from GPUs of one type, by their number. Never falls: who is slower on more GPUs leaves them idle.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ladder {
+    /// The type.
+    pub kind: GpuType,
+    least: u32,
+    worth: Vec<f64>,
+}
+
+impl Ladder {
+    /// From the worth of each size, that of `first` first. It begins at the first size with a worth; sizes without
+    /// one are never stepped on. Nothing if there is none.
+    pub fn new(
+        kind: GpuType,
+        first: u32,
+        sizes: impl Iterator<Item = Option<f64>>,
+    ) -> Option<Ladder> {
+        let mut sizes = sizes.map(|worth| worth.filter(|worth| worth.is_finite()));
+        let skipped = sizes.by_ref().enumerate().find_map(|(at, worth)| Some((at, worth?)));
+        let (skipped, mut best) = skipped?;
+        let mut worth = vec![best];
+        worth.extend(sizes.map(|worth| {
+            best = best.max(worth.unwrap_or(best));
+            best
+        }));
+        Some(Ladder { kind, least: first + skipped as u32, worth })
+    }
+
+    /// The least size.
+    pub fn least(&self) -> u32 {
+        self.least
+    }
+
+    /// What a size is worth; nothing is worth nothing.
+    pub fn at(&self, gpus: u32) -> f64 {
+        match gpus.checked_sub(self.least) {
+            Some(step) => self.worth.get(step as usize).copied().unwrap_or(f64::NEG_INFINITY),
+            None => 0.0,
+        }
+    }
+
+    /// From a size, the larger one that brings most for each GPU more, the smallest of equals, with at most `room`
+    /// GPUs more. From nothing it is the least size. Where each GPU brings less than the one before, that is one more.
+    pub fn next(&self, gpus: u32, room: u32) -> Option<u32> {
+        if gpus < self.least {
+            return (self.least <= room).then_some(self.least);
+        }
+        let here = self.at(gpus);
+        let mut best: Option<(u32, f64)> = None;
+        let most = self.least as u64 + self.worth.len() as u64;
+        for size in gpus + 1..=(u64::from(gpus) + u64::from(room)).min(most - 1) as u32 {
+            let slope = (self.at(size) - here) / f64::from(size - gpus);
+            if slope > 0.0 && best.is_none_or(|(_, other)| slope > other) {
+                best = Some((size, slope));
+            }
+        }
+        best.map(|(size, _)| size)
+    }
+
+    /// One more GPU, if it brings anything: a size that brings nothing is never passed.
+    pub fn next_one(&self, gpus: u32, room: u32) -> Option<u32> {
+        let next = (gpus + 1).max(self.least);
+        (next - gpus <= room && self.at(next) > self.at(gpus)).then_some(next)
+    }
+}
+
+/// A job whose size is being chosen.
+pub(crate) struct Player<'v> {
+    /// The job.
+    pub job: JobRef<'v>,
+    /// Its types, best first.
+    pub ladders: SmallVec<[Ladder; 1]>,
+    /// The type and the number of GPUs that it has by the present plan.
+    pub held: Option<(GpuType, u32)>,
+    /// The type it is chosen for: an index into its ladders.
+    pub on: usize,
+    /// Its size so far; 0 is none.
+    pub size: u32,
+}
+
+impl Player<'_> {
+    /// The ladder of the type it is chosen for.
+    pub fn ladder(&self) -> &Ladder {
+        &self.ladders[self.on]
+    }
+
+    /// What its size is worth.
+    pub fn worth(&self) -> f64 {
+        self.ladder().at(self.size)
+    }
+
+    fn is_kept(&self) -> bool {
+        self.held == Some((self.ladder().kind, self.size))
+    }
+}
+
+/// All jobs whose size may be chosen, by id, and the GPUs for them.
+pub(crate) struct Contest<'v> {
+    /// The jobs.
+    pub players: Vec<Player<'v>>,
+    room: Vec<u32>,
+    parts: Vec<JobRef<'v>>,
+}
+
+/// All jobs that wait or hold a grant.
+pub(crate) fn everyone<'v>(view: &View<'v>) -> Vec<JobRef<'v>> {
+    view.waiting().chain(view.granted()).collect()
+}
+
+/// The sizes a job may have on a type with so many GPUs; none if it cannot be there.
+pub(crate) fn sizes(want: &Want, most: u32) -> std::ops::RangeInclusive<u32> {
+    want.gpus_min.max(1)..=want.gpus_max.min(most)
+}
+
+/// A job on some GPUs of a type, as close together as can be.
+pub(crate) fn packed(job: JobRef<'_>, (kind, per_node): (GpuType, u32), gpus: u32) -> Config {
+    let mut config = Config::packed(kind, gpus, per_node);
+    config.permille = job.spec.want.permille;
+    config
+}
+
+impl<'v> Contest<'v> {
+    /// Those of the jobs who may be resized, with the ladders that `ladder` finds on each type that could hold them.
+    ///
+    /// Who has no ladder anywhere is told so and left out. Who may not be stopped keeps what it has.
+    /// A job that runs stays on its type; others begin where they are worth most at their least size.
+    pub fn new(
+        view: &View<'v>,
+        offer: &mut Offer<'_>,
+        mut jobs: Vec<JobRef<'v>>,
+        mut ladder: impl FnMut(JobRef<'v>, (GpuType, u32), u32) -> Option<Ladder>,
+    ) -> Contest<'v> {
+        let shapes = &view.state().shapes;
+        let kinds = shapes.iter().map(|(kind, _)| kind.index() + 1).max().unwrap_or(0);
+        let mut room = vec![0; kinds];
+        shapes.iter().for_each(|(kind, _)| room[kind.index()] = offer.free().gpus(*kind));
+        let (mut players, mut parts) = (Vec::new(), Vec::new());
+        jobs.sort_unstable_by_key(JobRef::id);
+        for job in jobs {
+            let held = job.state.planned.as_ref().and_then(|planned| {
+                let (node, _) = planned.placement.masks().first()?;
+                Some((view.cluster().node(*node).kind, planned.placement.gpus()))
+            });
+            if job.spec.want.permille < 1000 {
+                parts.push(job);
+                continue;
+            }
+            if held.is_some() && !view.may_stop(job) {
+                continue;
+            }
+            if let Some((kind, gpus)) = held {
+                room[kind.index()] += gpus;
+            }
+            let mut ladders: SmallVec<[Ladder; 1]> = SmallVec::new();
+            for &shape in shapes {
+                let there = offer.free().in_service(shape.0);
+                let least = Want { gpus: job.spec.want.gpus_min, ..job.spec.want.clone() };
+                let holds = could_hold(&least, shape.0, view, offer.free());
+                if holds && let Some(found) = ladder(job, shape, there) {
+                    ladders.push(found);
+                }
+            }
+            if ladders.is_empty() {
+                offer.note(job.id(), why_nowhere(job, view, offer.free()));
+                continue;
+            }
+            let stays = |one: &Ladder| held.is_some_and(|(kind, _)| kind == one.kind);
+            ladders.sort_by(|a, b| {
+                let best = b.at(b.least()).total_cmp(&a.at(a.least()));
+                stays(b).cmp(&stays(a)).then(best).then(a.kind.cmp(&b.kind))
+            });
+            players.push(Player { job, ladders, held, on: 0, size: 0 });
+        }
+        Contest { players, room, parts }
+    }
+
+    /// GPUs that are left for a player on the type it is chosen for.
+    pub fn room(&self, player: usize) -> u32 {
+        self.room[self.players[player].ladder().kind.index()]
+    }
+
+    /// Chooses the first of its types with room for its least size, if it has no GPU yet. False if there is none.
+    pub fn enter(&mut self, player: usize) -> bool {
+        let one = &mut self.players[player];
+        if one.size > 0 {
+            return true;
+        }
+        let room = &self.room;
+        let fits = |ladder: &Ladder| ladder.next(0, room[ladder.kind.index()]).is_some();
+        match one.ladders.iter().position(fits) {
+            Some(on) => one.on = on,
+            None => return false,
+        }
+        true
+    }
+
+    /// Raises a player to a size.
+    pub fn raise(&mut self, player: usize, size: u32) {
+        let one = &mut self.players[player];
+        self.room[one.ladders[one.on].kind.index()] -= size - one.size;
+        one.size = size;
+    }
+
+    /// Turns sizes into grants. Who keeps type and size stays where it is, everyone else is placed anew in the order
+    /// of `first`, and what is then left goes to whoever has nothing, at its least size.
+    pub fn settle<K: Ord>(
+        mut self,
+        offer: &mut Offer<'_>,
+        first: impl Fn(&Player<'_>) -> K,
+    ) -> Answer {
+        self.players.retain(|player| !player.is_kept());
+        for player in self.players.iter().filter(|player| player.held.is_some()) {
+            offer.revoke(player.job.id());
+        }
+        for job in &self.parts {
+            if offer.plan(job.id()).is_none() {
+                offer.grant(&wanted(*job));
+            }
+        }
+        self.players.sort_by_key(|player| (first(player), player.job.id()));
+        let (chosen, rest): (Vec<_>, Vec<_>) =
+            self.players.into_iter().partition(|player| player.size > 0);
+        let mut without = Vec::new();
+        for player in chosen {
+            if !grant_up_to(offer, &player) {
+                without.push(player);
+            }
+        }
+        let mut answer = Answer::Taken;
+        for player in without.iter().chain(&rest) {
+            answer = grant_least(offer, player);
+        }
+        answer
+    }
+}
+
+/// Why a job has no ladder.
+fn why_nowhere(job: JobRef<'_>, view: &View<'_>, free: &Free) -> Reason {
+    let want = &job.spec.want;
+    let acceptable = view.state().shapes.iter().filter(|(kind, _)| want.accepts(*kind));
+    let most = acceptable.map(|(kind, _)| free.in_service(*kind)).max().unwrap_or(0);
+    let most = most.min(want.gpus_max);
+    if most < want.gpus_min {
+        return Reason::NeverFits { need: want.gpus_min, most };
+    }
+    Reason::NoSpeed
+}
+
+/// The size that was chosen, or the largest of its halves that there is room for.
+fn grant_up_to(offer: &mut Offer<'_>, player: &Player<'_>) -> bool {
+    let mut size = player.size;
+    loop {
+        if offer.grant(&sized(player, size)) == Answer::Taken {
+            return true;
+        }
+        if size == player.ladder().least() {
+            return false;
+        }
+        size = (size / 2).max(player.ladder().least());
+    }
+}
+
+/// The least size on whichever type has room for it.
+fn grant_least(offer: &mut Offer<'_>, player: &Player<'_>) -> Answer {
+    let mut answer = Answer::NoRoom;
+    for ladder in &player.ladders {
+        if offer.free().gpus(ladder.kind) < ladder.least() && answer != Answer::Taken {
+            continue;
+        }
+        let mut grant = sized(player, ladder.least());
+        if let Shape::Gpus { kind, .. } = &mut grant.shape {
+            *kind = Some(ladder.kind);
+        }
+        answer = offer.grant(&grant);
+        if answer == Answer::Taken {
+            return answer;
+        }
+    }
+    let need = player.ladder().least();
+    offer.note(player.job.id(), Reason::NoRoom { need, free: offer.free().total() });
+    answer
+}
+
+fn sized(player: &Player<'_>, gpus: u32) -> Grant {
+    let mut grant = wanted(player.job);
+    if let Shape::Gpus { count, kind, .. } = &mut grant.shape {
+        (*count, *kind) = (gpus, Some(player.ladder().kind));
+    }
+    grant
+}
+
+/// Large gangs first, which are the hardest to place.
+pub(crate) fn largest_first(player: &Player<'_>) -> Reverse<u32> {
+    Reverse(player.size)
+}
+
+/// Seconds that a job loses when it is given other GPUs than those it has; 0 for one that can change in place.
+pub(crate) fn change_seconds(job: JobRef<'_>, view: &View<'_>) -> f64 {
+    let Some(planned) = &job.state.planned else { return 0.0 };
+    let config = planned.config(view.cluster());
+    let cost = view.change(job, Some(&config), Some(&config));
+    if cost.in_place { 0.0 } else { (cost.save + cost.start).as_secs_f64() }
+}

@@ -1,0 +1,75 @@
+//! Least laxity first: whoever can wait the shortest runs.
+
+use crate::deadlines::{Hopeless, Judged, latest_start};
+use crate::prelude::*;
+
+/// The row in the registry.
+pub const ENTRY: PolicyEntry = Entry {
+    name: "least-laxity",
+    about: "The job that can wait the shortest and still meet its deadline runs; it stops others to do so.",
+    paper: "Mok, PhD thesis, MIT 1983",
+    needs: Needs::ESTIMATE,
+    class: Taxonomy::rigid(Objective::Deadline, Family::Deadline).preemptive(),
+    settings: &[
+        (
+            "hopeless",
+            "jobs that miss their deadline even if they run at once: `last`, or `in-order` as any other",
+        ),
+        ("quantum", "how often the laxity of a running job, which grows, is looked at anew"),
+        ("fill", "`strict`: the head blocks the rest; `backfill`: whoever fits may pass it"),
+    ],
+    defaults: defaults::<Settings>,
+    build,
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(default)]
+struct Settings {
+    hopeless: Hopeless,
+    quantum: Span,
+    fill: Fill,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { hopeless: Hopeless::Last, quantum: Span::secs(300), fill: Fill::default() }
+    }
+}
+
+/// O(log n) for each job that changes, and for each running job in each quantum while others wait.
+///
+/// Laxity is the deadline less now less the time left. Now is the same for all, so the order is that of the deadline
+/// less the time left: that of a waiting job stands still, that of a running one grows.
+struct Laxity {
+    hopeless: Hopeless,
+    quantum: Span,
+}
+
+impl Rank for Laxity {
+    fn rank(&mut self, job: JobRef<'_>, view: &View<'_>) -> Key {
+        match latest_start(job, view) {
+            Some(latest) => {
+                let is_lost = latest < view.now && self.hopeless == Hopeless::Last;
+                Key::at(latest).tier(if is_lost { 2 } else { 0 }).tie(job.spec.submitted)
+            }
+            None => Key::at(job.spec.submitted).tier(1),
+        }
+    }
+
+    fn changes_at(&mut self, job: JobRef<'_>, view: &View<'_>) -> Option<Time> {
+        let latest = latest_start(job, view)?;
+        if job.state.is_placed() {
+            return Some(view.now + self.quantum);
+        }
+        (self.hopeless == Hopeless::Last && latest >= view.now).then(|| latest + Span(1))
+    }
+}
+
+fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
+    let Settings { hopeless, quantum, fill } = raw.read(ENTRY.name)?;
+    if quantum < Span::secs(1) {
+        return Err(ENTRY.bad_value("quantum", quantum, "at least a second"));
+    }
+    let policy = Ranked::new(Laxity { hopeless, quantum }).fill(fill);
+    Ok(Pipeline::new(Judged(policy), FewestNodes, ENTRY.needs))
+}
