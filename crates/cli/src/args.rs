@@ -380,6 +380,8 @@ pub enum Preset {
     Elasticflow,
     /// Chronus (SoCC'21): half a minute times 1 + log2 of the GPUs for each resume, exact sizes, placement not felt.
     Chronus,
+    /// Sia (SOSP'23): decisions every minute, restarts that cost what each model's take, whole seconds.
+    Sia,
 }
 
 impl Preset {
@@ -394,6 +396,7 @@ impl Preset {
             Preset::Shockwave => Semantics::Shockwave,
             Preset::Elasticflow => Semantics::Elasticflow,
             Preset::Chronus => Semantics::Chronus,
+            Preset::Sia => Semantics::Sia,
         }
     }
 }

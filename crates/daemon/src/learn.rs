@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_framework::{Beliefs, ChangeCost};
+use trainyard_profile::training::StepTime;
 use trainyard_profile::{BatchLimits, Batches, Speeds};
 use trainyard_types::{Config, GpuType, Job, JobId, ModelId, Rate, Sample, Span, Work};
 
@@ -105,6 +106,10 @@ impl Beliefs for Learnt {
 
     fn batch_limits(&self, job: &Job, kind: GpuType) -> Option<BatchLimits> {
         self.has_profile(job).then(|| self.speeds.batch_limits(job.model, kind)).flatten()
+    }
+
+    fn trial(&self, job: &Job, on: &Config, local: u32) -> Option<StepTime> {
+        self.has_profile(job).then(|| self.speeds.pass(job.model, on, local)).flatten()
     }
 
     fn work(&self, job: &Job) -> Option<Work> {

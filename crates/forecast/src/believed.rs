@@ -3,6 +3,7 @@
 use crate::sizes::Sizes;
 use std::sync::Arc;
 use trainyard_framework::Beliefs;
+use trainyard_profile::training::StepTime;
 use trainyard_profile::{BatchLimits, Batches, ChangeCost, Pace};
 use trainyard_sim::Truth;
 use trainyard_types::{Config, GpuType, Job, JobId, Rate, Work};
@@ -59,6 +60,10 @@ impl Beliefs for Frozen {
 
     fn batch_limits(&self, job: &Job, kind: GpuType) -> Option<BatchLimits> {
         self.0.batch_limits(job, kind)
+    }
+
+    fn trial(&self, job: &Job, on: &Config, local: u32) -> Option<StepTime> {
+        self.0.trial(job, on, local)
     }
 
     fn copied(&self) -> Arc<dyn Beliefs> {

@@ -51,7 +51,7 @@ pub use entry::{
 pub use free::{Free, Shortage};
 pub use gated::Gated;
 pub use offer::{Answer, Offer, Outcome, used_permille};
-pub use policy::{Cx, Knowledge, Needs, Pipeline, Place, Policy, PolicyError, Tune};
+pub use policy::{Cx, Knowledge, Needs, Pipeline, Place, Policy, PolicyError, Trials, Tune};
 pub use rank::{Key, Rank, wanted};
 pub use ranked::{Fill, Mode, Ranked};
 pub use rounds::{

@@ -138,12 +138,32 @@ pub struct Needs {
     pub shared_rates: bool,
     /// Racks and links.
     pub topology: bool,
+    /// Times of single passes, measured before a job runs for good.
+    pub trials: Trials,
+}
+
+/// Where passes of a job were timed before it runs for good.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trials {
+    /// Nowhere.
+    #[default]
+    Nowhere,
+    /// On one GPU of each type, at a few batches: some 20 s for each type (Sia, SOSP 2023, section 3.2).
+    OneGpu,
+    /// On any number of GPUs: what nobody has, but a comparison may want.
+    Everywhere,
 }
 
 impl Needs {
     /// Nothing but the queue and the clock.
-    pub const NOTHING: Needs =
-        Needs { work_left: Knowledge::Nothing, rates: false, shared_rates: false, topology: false };
+    pub const NOTHING: Needs = Needs {
+        work_left: Knowledge::Nothing,
+        rates: false,
+        shared_rates: false,
+        topology: false,
+        trials: Trials::Nowhere,
+    };
     /// An estimate of the work left.
     pub const ESTIMATE: Needs = Needs { work_left: Knowledge::Estimate, ..Needs::NOTHING };
 }

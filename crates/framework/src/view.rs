@@ -1,7 +1,8 @@
 //! All that a policy may know: a moment, frozen.
 
-use crate::{Free, Knowledge, Needs, State};
+use crate::{Free, Knowledge, Needs, State, Trials};
 use std::sync::Arc;
+use trainyard_profile::training::StepTime;
 use trainyard_profile::{BatchLimits, Batches, ChangeCost};
 use trainyard_types::{
     Cluster, Config, GpuType, Job, JobId, JobState, Rate, Sample, Span, TenantId, Tenants, Time,
@@ -46,6 +47,11 @@ pub trait Beliefs: Send + Sync {
 
     /// The limits of the job's batch on a type of GPU, if it may have several.
     fn batch_limits(&self, _job: &Job, _kind: GpuType) -> Option<BatchLimits> {
+        None
+    }
+
+    /// The time of one pass of the job with so many samples on each GPU, as a trial before it runs would find it.
+    fn trial(&self, _job: &Job, _on: &Config, _local: u32) -> Option<StepTime> {
         None
     }
 
@@ -235,6 +241,17 @@ impl<'a> View<'a> {
             return None;
         }
         want.batch_limits.or_else(|| self.beliefs.batch_limits(job.spec, kind))
+    }
+
+    /// The time of one pass with so many samples on each GPU, as a trial before the job runs found it; nothing where
+    /// the policy did not declare such trials.
+    pub fn trial(&self, job: JobRef<'_>, on: &Config, local: u32) -> Option<StepTime> {
+        let tried = match self.needs.trials {
+            Trials::Nowhere => false,
+            Trials::OneGpu => on.gpus == 1,
+            Trials::Everywhere => true,
+        };
+        tried.then(|| self.beliefs.trial(job.spec, on, local)).flatten()
     }
 
     /// How much work is left, as far as is known; nothing for a policy that did not declare the need.

@@ -65,6 +65,7 @@ pub mod optimus;
 pub mod pollux;
 pub mod priority;
 pub mod shockwave;
+pub mod sia;
 pub mod sjf;
 pub mod srsf;
 pub mod srtf;

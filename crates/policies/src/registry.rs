@@ -3,7 +3,7 @@
 use crate::{
     afs_l, afs_p, allox, chronus, conservative, easy, edf, elas, elasticflow, fair_share, fifo,
     gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, las, least_laxity, load, optimus,
-    place, pollux, priority, shockwave, sjf, srsf, srtf, themis, tiresias,
+    place, pollux, priority, shockwave, sia, sjf, srsf, srtf, themis, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -48,6 +48,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &afs_p::ENTRY,
     &optimus::ENTRY,
     &chronus::ENTRY,
+    &sia::ENTRY,
 ];
 
 /// One policy of each family, in the order of the table: what `compare` shows by default.

@@ -9,7 +9,7 @@ use crate::cost::{ChangeCost, CostModel, by_gpus};
 use crate::curve::{Cell, Curve, power_of, source_kind};
 use crate::host::{self, HostTable};
 use crate::model::{ANY_KIND, SizeCost};
-use crate::training::Site;
+use crate::training::{Site, StepTime};
 use crate::{BatchLimits, Catalog, Iteration, ModelProfile, Pace, Training};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -246,6 +246,16 @@ impl Speeds {
             }
         }
         slowest
+    }
+
+    /// The time of one pass with so many samples on each GPU; nothing without a measured training or on several types.
+    pub fn pass(&self, model: ModelId, config: &Config, local: u32) -> Option<StepTime> {
+        let trained = self.trained(model)?;
+        let [(kind, _)] = config.kinds[..] else { return None };
+        let (kind, factor) = *trained.sources.get(kind.index())?;
+        let time = trained.training.times.at(kind, &config.shape, local)?;
+        let factor = factor * trained.training.slowdown;
+        Some(StepTime { step: time.step * factor, sync: time.sync * factor })
     }
 
     /// Seconds of an iteration at the batch of a config with at least so many accumulated passes; nothing without a

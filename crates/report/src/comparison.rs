@@ -4,7 +4,7 @@ use crate::curve::Curves;
 use crate::metrics::Summary;
 use serde::Serialize;
 use serde_json::{Value, json};
-use trainyard_framework::{Knowledge, Needs};
+use trainyard_framework::{Knowledge, Needs, Trials};
 use trainyard_sim::Outcome;
 use trainyard_types::Cluster;
 use trainyard_workload::Workload;
@@ -73,6 +73,13 @@ pub struct Knows {
     pub shared_rates: bool,
     /// Whether it knew racks and links.
     pub topology: bool,
+    /// Where passes were timed before jobs ran.
+    #[serde(skip_serializing_if = "is_nowhere")]
+    pub trials: Trials,
+}
+
+fn is_nowhere(trials: &Trials) -> bool {
+    *trials == Trials::Nowhere
 }
 
 impl Knows {
@@ -89,6 +96,7 @@ impl Knows {
             rates: needs.rates,
             shared_rates: needs.shared_rates,
             topology: needs.topology,
+            trials: needs.trials,
         }
     }
 
@@ -103,6 +111,11 @@ impl Knows {
         let facts =
             [(self.rates, "speeds"), (self.shared_rates, "pairs"), (self.topology, "racks")];
         parts.extend(facts.iter().filter(|fact| fact.0).map(|fact| fact.1.to_owned()));
+        match self.trials {
+            Trials::Nowhere => {}
+            Trials::OneGpu => parts.push("trials on one GPU".to_owned()),
+            Trials::Everywhere => parts.push("trials everywhere".to_owned()),
+        }
         if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
     }
 }

@@ -4,6 +4,7 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::sync::Arc;
 use trainyard_framework::Beliefs;
+use trainyard_profile::training::StepTime;
 use trainyard_profile::{BatchLimits, Batches, ChangeCost, Speeds};
 use trainyard_types::{Config, GpuType, Job, Rate, Work};
 use trainyard_workload::Workload;
@@ -74,6 +75,10 @@ impl Beliefs for Estimates {
 
     fn batch_limits(&self, job: &Job, kind: GpuType) -> Option<BatchLimits> {
         self.speeds.batch_limits(job.model, kind)
+    }
+
+    fn trial(&self, job: &Job, on: &Config, local: u32) -> Option<StepTime> {
+        self.speeds.pass(job.model, on, local)
     }
 
     fn work(&self, job: &Job) -> Option<Work> {

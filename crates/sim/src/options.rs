@@ -170,6 +170,8 @@ pub enum Semantics {
     /// The simulator of Chronus (SoCC'21): half a minute times 1 + log2 of the GPUs for each resume, exact sizes, no
     /// loss by distance.
     Chronus,
+    /// The simulator of Sia (SOSP'23): decisions every minute, restarts that cost what each model's take, whole seconds.
+    Sia,
 }
 
 impl Semantics {
@@ -183,6 +185,7 @@ impl Semantics {
         Semantics::Shockwave,
         Semantics::Elasticflow,
         Semantics::Chronus,
+        Semantics::Sia,
     ];
 
     /// The name used on the command line and in scenarios.
@@ -196,6 +199,7 @@ impl Semantics {
             Semantics::Shockwave => "shockwave",
             Semantics::Elasticflow => "elasticflow",
             Semantics::Chronus => "chronus",
+            Semantics::Sia => "sia",
         }
     }
 
@@ -249,6 +253,12 @@ impl Semantics {
                 estimate_error: 0.0,
                 ..ours
             },
+            Semantics::Sia => Options {
+                trigger: Trigger::Clock(Span::secs(60)),
+                rounding: Rounding::WholeSeconds,
+                estimate_error: 0.0,
+                ..ours
+            },
         }
     }
 
@@ -257,7 +267,7 @@ impl Semantics {
         const REFILL: (&str, &str, Option<&str>) = ("mode", "refill", None);
         const REQUEUE: (&str, &str, Option<&str>) = ("mode", "refill-requeue", Some("jump"));
         match self {
-            Semantics::Native => &[],
+            Semantics::Native | Semantics::Sia => &[],
             Semantics::Tiresias => &[REFILL, REQUEUE, ("jump", "tiresias-code", None)],
             Semantics::Muri => &[
                 REFILL,

@@ -9,6 +9,7 @@
 //! | [`Simplex`] | simplex, branch and bound | LPs and whole numbers; no prices |
 //! | `Highs` (feature `highs`) | simplex, branch and bound | the same, faster, with prices and warm starts |
 //!
+//! One configuration for each job under few capacities has a solver of its own: [`choice`].
 //! Who goes with whom has solvers of its own: [`bipartite`] for two sides, [`matching`] for one.
 //! Who runs before which deadline is [`leases`].
 //!
@@ -27,6 +28,7 @@
 
 mod bipartite;
 mod check;
+pub mod choice;
 mod fixed;
 #[cfg(feature = "highs")]
 mod highs;

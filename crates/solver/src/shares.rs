@@ -21,7 +21,7 @@
 //! and is named in [`Fractions::left_out`]. Every loop has a bound, and a search that is cut off by its
 //! [`Limit`](crate::Limit) still returns fractions that fit.
 
-mod basis;
+pub(crate) mod basis;
 mod fill;
 mod game;
 mod hull;

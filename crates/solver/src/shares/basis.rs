@@ -6,7 +6,7 @@
 
 /// A column: a number of the caller's, its worth, and its entries.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Column {
+pub(crate) struct Column {
     pub id: usize,
     pub worth: f64,
     pub entries: Vec<(usize, f64)>,
@@ -14,7 +14,7 @@ pub(super) struct Column {
 
 /// What became of a column.
 #[derive(Copy, Clone, Debug, PartialEq)]
-pub(super) enum Entered {
+pub(crate) enum Entered {
     /// It took the place of this one; the objective rose by so much.
     For(usize, f64),
     /// Nothing bounds it.
@@ -24,7 +24,7 @@ pub(super) enum Entered {
 }
 
 /// Columns that span the rows, with the inverse of their matrix.
-pub(super) struct Basis {
+pub(crate) struct Basis {
     size: usize,
     /// Column by column.
     inverse: Vec<f64>,

@@ -1,0 +1,399 @@
+//! Sia: every round, each job gets one configuration, so many GPUs of one type, by a program over all of them.
+//!
+//! - `configurations`: which numbers of GPUs of a type a job may have.
+//! - `models`: how fast a job is where it has not run yet, from what was seen of it and from trials on one GPU.
+//! - `row`: the goodput of each configuration, with the batch that gives it.
+//! - `program`: values of configurations by fairness and restarts, and the choice among them.
+//! - `placing`: which GPUs, with as few moves as possible.
+
+mod configurations;
+mod models;
+mod placing;
+mod program;
+mod row;
+#[cfg(test)]
+mod tests;
+
+use crate::prelude::*;
+use configurations::{Ground, Sort};
+use models::Models;
+use placing::{Floor, Need};
+use program::{Candidate, Dials};
+use row::{Row, Source, Verdict};
+use std::collections::BTreeMap;
+use trainyard_framework::Trials;
+use trainyard_types::{Allocation, Grant, Knobs, Phase, Quality, Shape, Share};
+
+/// The row in the registry.
+pub const ENTRY: PolicyEntry = Entry {
+    name: "sia",
+    about: "Each round, a program gives every job one configuration, so many GPUs of one type, by goodput, fairness and the price of restarts.",
+    paper: "Jayaram Subramanya et al., Sia, SOSP 2023",
+    needs: Needs { rates: true, trials: Trials::OneGpu, ..Needs::NOTHING },
+    class: Taxonomy {
+        elastic: true,
+        heterogeneous: true,
+        ..Taxonomy::rigid(Objective::Throughput, Family::Goodput).preemptive()
+    },
+    settings: &[
+        ("round", "the length of a round; jobs start and stop at its multiples"),
+        ("p", "the dial of fairness, not 0: below 0 jobs that get little count more, above 0 less"),
+        (
+            "idle_price",
+            "what a job without GPUs costs (lambda_n); above 1, running always beats it",
+        ),
+        ("restart", "whether a restart makes every configuration but the present one worth less"),
+        ("doubling", "whether a job gets at most twice the GPUs on which it was seen"),
+        (
+            "bootstrap",
+            "what is known before a job runs: `none`, `bootstrap` (passes on one GPU of each type) or `oracle` (passes on any number)",
+        ),
+        ("rounding", "whether values are rounded to two decimals first, as by the authors"),
+        ("configurations", "the most configurations of each type"),
+        ("gap", "the part of the program's value that may be missing without a search for it"),
+    ],
+    defaults: defaults::<Settings>,
+    build,
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(default)]
+struct Settings {
+    round: Span,
+    p: f64,
+    idle_price: f64,
+    restart: bool,
+    doubling: bool,
+    bootstrap: Bootstrap,
+    rounding: bool,
+    configurations: u32,
+    gap: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            round: Span::secs(60),
+            p: -0.5,
+            idle_price: 1.1,
+            restart: true,
+            doubling: true,
+            bootstrap: Bootstrap::Bootstrap,
+            rounding: false,
+            configurations: 64,
+            gap: 1e-4,
+        }
+    }
+}
+
+/// What is known of a job before it runs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Bootstrap {
+    /// Nothing.
+    None,
+    /// The time of a pass on one GPU of each type, at ten batches.
+    Bootstrap,
+    /// The time of a pass anywhere.
+    Oracle,
+}
+
+/// States that the search for a better choice may look at in one decision.
+const WORK_MAX: u64 = 100_000;
+
+/// O(j c b) for the goodputs of j jobs that changed, with c configurations and b batches each; the program is a search of
+/// at most [`WORK_MAX`] states after O(j c) for each of a few dozen prices; placing is O(j n) for n nodes.
+struct Sia {
+    settings: Settings,
+    /// What was worked out about each job: a cache, keyed by what was seen of it.
+    known: BTreeMap<JobId, Known>,
+    /// The round of the last decision.
+    current: Option<u64>,
+    /// Why jobs could not take part in it, to be told until the next one.
+    verdicts: Vec<(JobId, Reason)>,
+}
+
+/// What was worked out about one job.
+#[derive(Default)]
+struct Known {
+    models: Option<Models>,
+    row: Option<Row>,
+}
+
+/// A job that takes part in a round, with its row.
+struct Player<'a> {
+    job: JobRef<'a>,
+    row: Row,
+}
+
+impl Sia {
+    /// The goodputs of a job, worked out anew where something was learnt.
+    fn row(&mut self, job: JobRef<'_>, view: &View<'_>, ground: &Ground) -> Row {
+        let known = self.known.entry(job.id()).or_default();
+        let source = Source { job, view, ground, most: self.settings.configurations };
+        let seen = source.seen();
+        if let Some(row) = known.row.as_ref().filter(|row| row.seen.is_some() && row.seen == seen) {
+            return row.clone();
+        }
+        let row = match (source.adapts(), self.settings.bootstrap) {
+            (false, _) => source.by_rates(),
+            (true, Bootstrap::Oracle) => source.by_trials(),
+            (true, Bootstrap::None | Bootstrap::Bootstrap) => {
+                let places = job.state.measured.as_ref().map_or(0, |measured| measured.places);
+                let models = known.models.take().filter(|models| models.places == places);
+                let models = models.unwrap_or_else(|| Models::new(job, view, ground));
+                source.by_models(known.models.insert(models))
+            }
+        };
+        known.row = Some(row.clone());
+        row
+    }
+
+    /// Grants to whoever may not be moved now, and the others with their rows.
+    fn players<'a>(
+        &mut self,
+        view: &View<'a>,
+        offer: &mut Offer<'_>,
+        ground: &Ground,
+    ) -> Vec<Player<'a>> {
+        let mut active: Vec<JobRef<'a>> = view.waiting().chain(view.granted()).collect();
+        active.sort_unstable_by_key(JobRef::id);
+        self.known.retain(|id, _| active.binary_search_by_key(id, JobRef::id).is_ok());
+        let mut players = Vec::with_capacity(active.len());
+        for job in active {
+            if offer.plan(job.id()).is_some() {
+                // It was not lifted, so it may not be stopped.
+                continue;
+            }
+            let changing = matches!(job.state.phase, Phase::Starting | Phase::Saving);
+            if changing
+                && let Some(planned) = &job.state.planned
+                && offer.grant(&again(job.id(), planned)) == Answer::Taken
+            {
+                continue;
+            }
+            let mut row = self.row(job, view, ground);
+            if self.settings.doubling {
+                row.keep_to_double(job);
+            }
+            let per_gpu = if job.spec.want.permille < 1000 { job.spec.want.permille } else { 1000 };
+            row.options.retain(|option| {
+                let used = u64::from(option.sort.gpus) * u64::from(per_gpu);
+                offer.ceiling_passed(job, used).is_none()
+            });
+            match row.verdict {
+                Verdict::Sound => players.push(Player { job, row }),
+                Verdict::Nowhere(reason) => self.verdicts.push((job.id(), reason)),
+            }
+        }
+        players
+    }
+
+    /// Says why jobs could not take part in the round.
+    fn tell(&self, offer: &mut Offer<'_>) {
+        for (job, reason) in &self.verdicts {
+            offer.note(*job, reason.clone());
+        }
+    }
+
+    /// The choice of a configuration for each player, by its number in the row.
+    fn choose(
+        &self,
+        players: &[Player<'_>],
+        view: &View<'_>,
+        free: &Free,
+        cx: &mut Cx,
+    ) -> Vec<Option<usize>> {
+        let kinds = view.cluster().kinds.len();
+        let capacity = (0..kinds).map(|kind| free.gpus(GpuType(kind as u8)));
+        let dials = Dials {
+            p: self.settings.p,
+            idle_price: self.settings.idle_price,
+            restart: self.settings.restart,
+            rounding: self.settings.rounding,
+        };
+        let candidates: Vec<Candidate<'_>> = players
+            .iter()
+            .map(|player| Candidate::new(player.job, &player.row.options, view))
+            .collect();
+        let aim = trainyard_solver::choice::Aim {
+            gap_max: self.settings.gap,
+            work_max: cx.work_max.min(WORK_MAX),
+            grain: if self.settings.rounding { 0.01 } else { 0.0 },
+        };
+        let found = program::solve(&dials, capacity, &candidates, &aim);
+        cx.quality =
+            if found.gap() <= self.settings.gap { Quality::Proven } else { Quality::Feasible };
+        found.of
+    }
+
+    /// Grants what was chosen, each on the GPUs that need the fewest moves.
+    fn grant(
+        &self,
+        players: &[Player<'_>],
+        chosen: &[Option<usize>],
+        view: &View<'_>,
+        offer: &mut Offer<'_>,
+    ) {
+        let mut needs: Vec<Need> = Vec::new();
+        let mut loose: Vec<(usize, usize)> = Vec::new();
+        for (index, (player, chosen)) in players.iter().zip(chosen).enumerate() {
+            let Some(chosen) = *chosen else { continue };
+            let sort = player.row.options[chosen].sort;
+            if player.is_special() {
+                loose.push((index, chosen));
+                continue;
+            }
+            let held = player.job.state.planned.as_ref().or(player.job.state.held.as_ref());
+            let current = held.map(|held| held.placement.clone());
+            needs.push(Need { index, kind: sort.kind, gpus: sort.gpus, current });
+        }
+        let placed = Floor::new(view.cluster(), offer.free()).place(&needs);
+        let mut left: Vec<usize> = Vec::new();
+        for (need, placement) in needs.iter().zip(placed) {
+            let player = &players[need.index];
+            let chosen = chosen[need.index].expect("a need is a choice");
+            let taken = placement.is_some_and(|placement| {
+                let grant = player.grant(chosen, Shape::Exact(placement));
+                offer.grant(&grant) == Answer::Taken
+            });
+            if !taken {
+                loose.push((need.index, chosen));
+            }
+        }
+        for (index, chosen) in loose {
+            let Sort { kind, gpus, .. } = players[index].row.options[chosen].sort;
+            let nodes_max = players[index].job.spec.want.nodes_max;
+            let shape = Shape::Gpus { count: gpus, kind: Some(kind), nodes_max };
+            if offer.grant(&players[index].grant(chosen, shape)) != Answer::Taken {
+                left.push(index);
+            }
+        }
+        let unchosen = chosen.iter().enumerate().filter(|(_, chosen)| chosen.is_none());
+        left.extend(unchosen.map(|(index, _)| index));
+        left.sort_unstable();
+        fill(players, &left, offer);
+        for player in left.iter().map(|index| &players[*index]) {
+            let needs = player.row.options.iter().map(|option| option.sort.gpus);
+            if let Some(need) = needs.min().filter(|_| offer.plan(player.job.id()).is_none()) {
+                offer.note(player.job.id(), Reason::NoRoom { need, free: offer.free().total() });
+            }
+        }
+    }
+}
+
+/// Gives what is idle to whoever is left, in order of arrival and as little as each can do with: where ceilings, host
+/// resources or odd nodes stood in the way of the choice.
+fn fill(players: &[Player<'_>], left: &[usize], offer: &mut Offer<'_>) {
+    for &index in left {
+        let player = &players[index];
+        let least = player.row.options.iter().map(|option| option.sort.gpus).min();
+        let options = player.row.options.iter().enumerate();
+        for (number, option) in options.filter(|(_, option)| Some(option.sort.gpus) == least) {
+            let Sort { kind, gpus, .. } = option.sort;
+            if offer.free().gpus(kind) < gpus && !player.is_special() {
+                continue;
+            }
+            let nodes_max = player.job.spec.want.nodes_max;
+            let shape = Shape::Gpus { count: gpus, kind: Some(kind), nodes_max };
+            if offer.grant(&player.grant(number, shape)) == Answer::Taken {
+                break;
+            }
+        }
+    }
+}
+
+impl Player<'_> {
+    /// Whether more than the number of GPUs decides where it fits.
+    fn is_special(&self) -> bool {
+        let want = &self.job.spec.want;
+        want.permille < 1000
+            || want.cpus_per_gpu > 0
+            || want.memory_mib_per_gpu > 0
+            || want.gpu_memory_mib > 0
+            || want.nodes_max > 0
+            || want.pool.is_some()
+    }
+
+    fn grant(&self, option: usize, shape: Shape) -> Grant {
+        let want = &self.job.spec.want;
+        let mut grant = Grant::gpus(self.job.id(), self.row.options[option].sort.gpus);
+        if want.permille < 1000 {
+            grant = grant.share(Share::Permille(want.permille));
+        }
+        grant.shape = shape;
+        grant.pool = want.pool;
+        grant.knobs = self.row.options[option]
+            .batch
+            .map(|batch| Box::new(Knobs { batch: Some(batch), ..Knobs::default() }));
+        grant
+    }
+}
+
+/// What a job has, once more.
+fn again(job: JobId, planned: &Allocation) -> Grant {
+    let mut grant = Grant::gpus(job, planned.placement.gpus()).share(planned.share(0));
+    grant.shape = Shape::Exact(planned.placement.clone());
+    grant.knobs = Some(Box::new(planned.knobs.clone()));
+    grant
+}
+
+impl Policy for Sia {
+    fn allocate(
+        &mut self,
+        view: &View<'_>,
+        offer: &mut Offer<'_>,
+        cx: &mut Cx,
+    ) -> Result<(), PolicyError> {
+        if view.waiting_len() + view.granted_len() == 0 {
+            self.known.clear();
+            return Ok(());
+        }
+        let round = view.now.0 / self.settings.round.0;
+        offer.wake_at(Time((round + 1).saturating_mul(self.settings.round.0)));
+        if self.current.replace(round) == Some(round) {
+            self.tell(offer);
+            return Ok(());
+        }
+        self.verdicts.clear();
+        let ground = Ground::new(view, offer.free());
+        offer.everything();
+        let players = self.players(view, offer, &ground);
+        let chosen = self.choose(&players, view, offer.free(), cx);
+        self.grant(&players, &chosen, view, offer);
+        self.tell(offer);
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.known.clear();
+        self.verdicts.clear();
+        self.current = None;
+    }
+}
+
+fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
+    let settings: Settings = raw.read(ENTRY.name)?;
+    if settings.round < Span::secs(1) {
+        return Err(ENTRY.bad_value("round", settings.round, "at least a second"));
+    }
+    if !(settings.p.is_finite() && settings.p != 0.0 && settings.p.abs() <= 8.0) {
+        return Err(ENTRY.bad_value("p", settings.p, "a number from -8 to 8 that is not 0"));
+    }
+    if !(settings.idle_price.is_finite() && settings.idle_price > 0.0) {
+        return Err(ENTRY.bad_value("idle_price", settings.idle_price, "a number above 0"));
+    }
+    if !(1..=4096).contains(&settings.configurations) {
+        return Err(ENTRY.bad_value("configurations", settings.configurations, "from 1 to 4096"));
+    }
+    if !(0.0..=1.0).contains(&settings.gap) {
+        return Err(ENTRY.bad_value("gap", settings.gap, "a part from 0 to 1"));
+    }
+    let trials = match settings.bootstrap {
+        Bootstrap::None => Trials::Nowhere,
+        Bootstrap::Bootstrap => Trials::OneGpu,
+        Bootstrap::Oracle => Trials::Everywhere,
+    };
+    let policy = Sia { settings, known: BTreeMap::new(), current: None, verdicts: Vec::new() };
+    Ok(Pipeline::new(policy, FewestNodes, Needs { trials, ..ENTRY.needs }))
+}

@@ -1,0 +1,211 @@
+//! The goodput of each configuration of one job, with the batch that gives it.
+
+use super::configurations::{Ground, Sort};
+use super::models::Models;
+use trainyard_framework::{JobRef, View};
+use trainyard_profile::BatchLimits;
+use trainyard_profile::goodput::{
+    BatchChoice, Efficiency, Guard, IterationTime, NoBatch, Noise, Size, best_batch,
+};
+use trainyard_types::{Config, Reason};
+
+/// One configuration and what it gives.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Yield {
+    pub sort: Sort,
+    /// In units of the job's own, the same for all configurations.
+    pub goodput: f64,
+    /// The batch over all GPUs, where it may be chosen.
+    pub batch: Option<u32>,
+}
+
+/// All configurations of a job that give anything.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub options: Vec<Yield>,
+    pub verdict: Verdict,
+    /// What it was made from; nothing where that cannot be told.
+    pub seen: Option<Seen>,
+}
+
+/// Whether a job can run at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It can.
+    Sound,
+    /// It cannot, for this reason.
+    Nowhere(Reason),
+}
+
+/// What a row depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    places: u32,
+    noise: Option<u64>,
+    beliefs: u64,
+    ground: Ground,
+}
+
+impl Row {
+    fn new(options: Vec<Yield>, reason: Reason, seen: Option<Seen>) -> Row {
+        let verdict = if options.is_empty() { Verdict::Nowhere(reason) } else { Verdict::Sound };
+        Row { options, verdict, seen }
+    }
+
+    /// Leaves out configurations of more than twice the GPUs on which the job was seen: nobody knows what they give.
+    ///
+    /// Jobs whose speeds are known, and units, are not bound by it.
+    pub fn keep_to_double(&mut self, job: JobRef<'_>) {
+        if self.options.iter().all(|option| option.batch.is_none()) {
+            return;
+        }
+        let steps = job.state.measured.iter().flat_map(|measured| &measured.steps);
+        let most = steps.map(|step| step.gpus).max().unwrap_or(0);
+        let most = (2 * most).max(job.spec.want.gpus_min).max(1);
+        self.options.retain(|option| option.sort.gpus <= most);
+    }
+}
+
+/// Where a row comes from.
+#[derive(Copy, Clone)]
+pub struct Source<'a, 'b> {
+    pub job: JobRef<'a>,
+    pub view: &'a View<'b>,
+    pub ground: &'a Ground,
+    /// The most configurations of each type.
+    pub most: u32,
+}
+
+impl Source<'_, '_> {
+    /// What a row would be made from now.
+    pub fn seen(&self) -> Option<Seen> {
+        let measured = self.job.state.measured.as_ref();
+        Some(Seen {
+            places: measured.map_or(0, |measured| measured.places),
+            noise: measured.and_then(|measured| measured.noise).map(f64::to_bits),
+            beliefs: self.view.beliefs_version()?,
+            ground: self.ground.clone(),
+        })
+    }
+
+    /// Whether the job's batch may be chosen, so that its goodput follows from models.
+    pub fn adapts(&self) -> bool {
+        let kinds = self.ground.kinds.iter();
+        kinds.into_iter().any(|of| self.view.batch_limits(self.job, of.kind).is_some())
+    }
+
+    fn sorts(&self) -> Vec<Sort> {
+        self.ground.sorts(&self.job.spec.want, self.most)
+    }
+
+    /// Why a job without any configuration has none.
+    fn too_large(&self) -> Reason {
+        let want = &self.job.spec.want;
+        Reason::NeverFits { need: want.gpus_min, most: self.ground.most(want) }
+    }
+
+    /// By the known speeds of a job whose batch is fixed.
+    pub fn by_rates(&self) -> Row {
+        let sorts = self.sorts();
+        let reason = if sorts.is_empty() { self.too_large() } else { Reason::NoSpeed };
+        let options = sorts.into_iter().filter_map(|sort| {
+            let of = self.ground.of(sort.kind)?;
+            let mut config = Config::packed(sort.kind, sort.gpus, of.per_node);
+            config.permille = self.job.spec.want.permille;
+            let rate = self.view.rate(self.job, &config)?.0;
+            let usable = rate.is_finite() && rate > 0.0;
+            usable.then_some(Yield { sort, goodput: rate, batch: None })
+        });
+        Row::new(options.collect(), reason, self.seen())
+    }
+
+    /// By what trials tell of every configuration.
+    pub fn by_trials(&self) -> Row {
+        self.row(|sort| {
+            let of = self.ground.of(sort.kind)?;
+            Some(Tried { source: self, sort, per_node: of.per_node })
+        })
+    }
+
+    /// By models; a type of which nothing is known gets a first try on as little as possible.
+    pub fn by_models(&self, models: &Models) -> Row {
+        let mut row = self.row(|sort| models.on(sort.kind).copied());
+        let least = row.options.iter().map(|option| option.goodput).reduce(f64::min);
+        for sort in self.sorts() {
+            let limits = self.view.batch_limits(self.job, sort.kind);
+            let unknown = models.on(sort.kind).is_none();
+            if let Some(limits) = limits.filter(|_| unknown)
+                && sort.gpus == self.job.spec.want.gpus_min
+            {
+                let batch = limits.first.max(limits.local_least.saturating_mul(sort.gpus));
+                if batch <= limits.most && limits.local_least <= limits.local_most {
+                    let goodput = least.unwrap_or(1.0);
+                    row.options.push(Yield { sort, goodput, batch: Some(batch) });
+                    row.verdict = Verdict::Sound;
+                }
+            }
+        }
+        debug_assert!(!models.is_empty() || least.is_none());
+        row
+    }
+
+    /// The best batch of every configuration of which there is a model.
+    fn row<T: IterationTime>(&self, model: impl Fn(Sort) -> Option<T>) -> Row {
+        let sorts = self.sorts();
+        let mut reason = if sorts.is_empty() { self.too_large() } else { Reason::NoSpeed };
+        let mut options = Vec::with_capacity(sorts.len());
+        for sort in sorts {
+            let Some(limits) = self.view.batch_limits(self.job, sort.kind) else { continue };
+            let Some(model) = model(sort) else { continue };
+            match self.best(&model, sort, &limits) {
+                Ok(choice) if choice.goodput > 0.0 => options.push(Yield {
+                    sort,
+                    goodput: choice.goodput,
+                    batch: Some(choice.split.batch),
+                }),
+                Ok(_) => {}
+                Err(
+                    NoBatch::OverLimit { least, most, .. }
+                    | NoBatch::Guarded { least, most, .. }
+                    | NoBatch::NoCut { least, most, .. },
+                ) => {
+                    if reason == Reason::NoSpeed {
+                        reason = Reason::NoBatch { least, most };
+                    }
+                }
+            }
+        }
+        Row::new(options, reason, self.seen())
+    }
+
+    fn best<T: IterationTime>(
+        &self,
+        model: &T,
+        sort: Sort,
+        limits: &BatchLimits,
+    ) -> Result<BatchChoice, NoBatch> {
+        let noise = self.job.state.measured.as_ref().and_then(|measured| measured.noise);
+        let noise =
+            noise.map(|scale| Noise { sqr: 1.0, var: scale / f64::from(limits.first.max(1)) });
+        let efficiency = Efficiency::new(limits.first, noise);
+        let size = Size { nodes: sort.nodes, gpus: sort.gpus };
+        best_batch(model, &efficiency, limits, Guard::NONE, size)
+    }
+}
+
+/// What a trial tells of one configuration.
+struct Tried<'a, 'b, 'c> {
+    source: &'a Source<'b, 'c>,
+    sort: Sort,
+    per_node: u32,
+}
+
+impl IterationTime for Tried<'_, '_, '_> {
+    fn seconds(&self, _size: Size, local: u32, accumulated: u32) -> f64 {
+        let config = Config::packed(self.sort.kind, self.sort.gpus, self.per_node);
+        let time = self.source.view.trial(self.source.job, &config, local);
+        time.map_or(f64::INFINITY, |time| {
+            time.step + f64::from(accumulated) * (time.step - time.sync)
+        })
+    }
+}
