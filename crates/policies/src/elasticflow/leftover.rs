@@ -45,10 +45,10 @@ pub(super) fn spread(
     let sizes = sizes.collect();
     let mut spread = Spread { active, ground, left, sizes, now };
     let waiting = unpromised(active, &spread.ground);
+    spread.start(&waiting);
     if settings.resize_cost {
         spread.keep(&waiting);
     }
-    spread.start(&waiting);
     match settings.leftover {
         Leftover::Paper => spread.grow_cheapest(),
         Leftover::Artifact => spread.grow_dearest(),
@@ -83,7 +83,7 @@ impl Spread<'_> {
         self.left.iter().find(|(other, _)| *other == kind).map_or(0, |(_, gpus)| *gpus)
     }
 
-    /// Where changes cost, whoever runs first gets back what it has, in order of promises and then of those without.
+    /// Where changes cost, whoever runs gets back what it has before anyone grows, if that is still free.
     fn keep(&mut self, waiting: &[usize]) {
         let promised = (0..self.active.len()).filter(|index| self.ground.plans[*index].is_some());
         let order: Vec<usize> = promised.chain(waiting.iter().copied()).collect();
