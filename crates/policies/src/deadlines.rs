@@ -14,11 +14,23 @@ pub(crate) enum Hopeless {
     InOrder,
 }
 
-/// The latest moment at which a job must run without pause to meet its deadline: the deadline less the time left.
-/// Nothing for a job without a deadline or of unknown length; zero if that moment lies before time began.
-pub(crate) fn latest_start(job: JobRef<'_>, view: &View<'_>) -> Option<Time> {
-    let deadline = job.spec.deadline()?;
-    Some(Time(deadline.0.saturating_sub(view.time_left(job)?.0)))
+/// The latest moment from which a job must run without pause to meet its deadline, in microseconds: the deadline less
+/// the time left, before time began if that is more. Nothing for a job without a deadline or of unknown length.
+pub(crate) fn latest_start(job: JobRef<'_>, view: &View<'_>) -> Option<i64> {
+    let (deadline, left) = (job.spec.deadline()?.0, view.time_left(job)?.0);
+    let signed = |value: u64| value.min(i64::MAX as u64) as i64;
+    Some(signed(deadline).saturating_sub(signed(left)))
+}
+
+/// Whether a job misses its deadline even if it runs without pause from now on.
+pub(crate) fn is_lost(latest: i64, now: Time) -> bool {
+    u64::try_from(latest).is_err() || (latest as u64) < now.0
+}
+
+/// The moment after which a waiting job has lost its deadline; nothing if it has already.
+pub(crate) fn lost_at(job: JobRef<'_>, view: &View<'_>) -> Option<Time> {
+    let latest = latest_start(job, view).filter(|latest| !is_lost(*latest, view.now))?;
+    Some(Time(latest as u64) + Span(1))
 }
 
 /// By how much a job misses its deadline if it runs without pause from now on.
@@ -27,11 +39,22 @@ pub(crate) fn lateness(job: JobRef<'_>, view: &View<'_>) -> Option<Span> {
     Some((view.now + left).since(deadline)).filter(|late| *late > Span::ZERO)
 }
 
-/// Why a job can run nowhere, whatever becomes free.
-pub(crate) fn contradiction(job: JobRef<'_>) -> Option<Reason> {
-    let want = &job.spec.want;
-    (want.gpus_min > want.gpus_max)
-        .then_some(Reason::NeverFits { need: want.gpus_min, most: want.gpus_max })
+/// Why a job can run nowhere, whatever becomes free: its least is above its most, or above all GPUs of any type that
+/// it accepts and that have the memory it needs.
+pub(crate) fn contradiction(job: JobRef<'_>, view: &View<'_>) -> Option<Reason> {
+    let (want, cluster) = (&job.spec.want, view.cluster());
+    if want.gpus_min > want.gpus_max {
+        return Some(Reason::NeverFits { need: want.gpus_min, most: want.gpus_max });
+    }
+    let mut gpus = vec![0; cluster.kinds.len()];
+    for node in &cluster.nodes {
+        let memory = cluster.kinds[node.kind.index()].memory_mib;
+        if want.accepts(node.kind) && (memory == 0 || memory >= want.gpu_memory_mib) {
+            gpus[node.kind.index()] += u32::from(node.gpus);
+        }
+    }
+    let most = gpus.into_iter().max().unwrap_or(0);
+    (want.gpus_min > most).then_some(Reason::NeverFits { need: want.gpus_min, most })
 }
 
 /// Leaves a note on each job that goes on waiting though its deadline is lost.
@@ -52,7 +75,7 @@ pub(crate) struct Judged<P>(pub(crate) P);
 impl<P: Policy> Policy for Judged<P> {
     fn admit(&mut self, queue: &mut Admission<'_>, view: &View<'_>, _cx: &mut Cx) {
         while let Some(id) = queue.next() {
-            match view.job(id).and_then(contradiction) {
+            match view.job(id).and_then(|job| contradiction(job, view)) {
                 Some(reason) => queue.reject(reason),
                 None => queue.accept(),
             }

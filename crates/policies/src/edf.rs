@@ -1,6 +1,6 @@
 //! Earliest deadline first, preemptive.
 
-use crate::deadlines::{Hopeless, Judged, latest_start};
+use crate::deadlines::{Hopeless, Judged, is_lost, latest_start, lost_at};
 use crate::levels::Curve;
 use crate::prelude::*;
 use crate::regrant::{Wish, regrant};
@@ -55,8 +55,8 @@ impl Rank for Edf {
         let Some(deadline) = job.spec.deadline() else {
             return Key::at(job.spec.submitted).tier(1);
         };
-        let is_lost = latest_start(job, view).is_some_and(|latest| latest < view.now);
-        let tier = if is_lost && self.hopeless == Hopeless::Last { 2 } else { 0 };
+        let lost = latest_start(job, view).is_some_and(|latest| is_lost(latest, view.now));
+        let tier = if lost && self.hopeless == Hopeless::Last { 2 } else { 0 };
         Key::at(deadline).tier(tier).tie(job.spec.submitted)
     }
 
@@ -65,7 +65,7 @@ impl Rank for Edf {
         if self.hopeless == Hopeless::InOrder || job.state.is_placed() {
             return None;
         }
-        latest_start(job, view).filter(|latest| *latest >= view.now).map(|latest| latest + Span(1))
+        lost_at(job, view)
     }
 }
 

@@ -10,6 +10,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
+use crate::deadlines::contradiction;
 use crate::levels::Curve;
 use crate::place::buddy::Buddy;
 use crate::prelude::*;
@@ -172,19 +173,16 @@ fn declared(view: &View<'_>) -> Vec<(GpuType, u32)> {
 }
 
 impl Active<'_> {
-    /// Why it cannot run at all, on what there is.
+    /// Why it cannot run on what is in service.
     fn unrunnable(&self, kinds: &[(GpuType, u32)]) -> Option<Reason> {
-        let want = &self.job.spec.want;
-        if want.gpus_min > want.gpus_max {
-            return Some(Reason::NeverFits { need: want.gpus_min, most: want.gpus_max });
-        }
         if !self.curves.is_empty() {
             return None;
         }
+        let want = &self.job.spec.want;
         let accepted = kinds.iter().filter(|(kind, _)| want.accepts(*kind));
         let most = accepted.map(|(_, gpus)| *gpus).max().unwrap_or(0);
         match want.gpus_min > most {
-            true => Some(Reason::NeverFits { need: want.gpus_min, most }),
+            true => Some(Reason::NoRoom { need: want.gpus_min, free: most }),
             false => Some(Reason::NoSpeed),
         }
     }
@@ -209,12 +207,12 @@ impl Policy for ElasticFlow {
         let mut active: Option<Vec<Active<'_>>> = None;
         while let Some(id) = queue.next() {
             let Some(job) = view.job(id) else { continue };
-            let one = self.seen(job, view, &kinds);
             // Speeds may become known later, but a wish that contradicts itself is met by nothing.
-            if let Some(reason @ Reason::NeverFits { .. }) = one.unrunnable(&kinds) {
+            if let Some(reason) = contradiction(job, view) {
                 queue.reject(reason);
                 continue;
             }
+            let one = self.seen(job, view, &kinds);
             if self.settings.admission == Declined::BestEffort || one.deadline.is_none() {
                 queue.accept();
                 continue;

@@ -172,7 +172,7 @@ impl Policy for Genie {
         while let Some(id) = queue.next() {
             let Some(job) = view.job(id) else { continue };
             let lost = self.allowance(&self.candidate(job, view), view).filter(|left| *left < 0);
-            match (contradiction(job), lost, self.settings.hopeless) {
+            match (contradiction(job, view), lost, self.settings.hopeless) {
                 (Some(reason), _, _) => queue.reject(reason),
                 (None, Some(left), Lost::Drop) => {
                     let late = Span(left.unsigned_abs().min(u128::from(u64::MAX)) as u64);

@@ -1,6 +1,6 @@
 //! Least laxity first: whoever can wait the shortest runs.
 
-use crate::deadlines::{Hopeless, Judged, latest_start};
+use crate::deadlines::{Hopeless, Judged, is_lost, latest_start, lost_at};
 use crate::prelude::*;
 
 /// The row in the registry.
@@ -15,7 +15,10 @@ pub const ENTRY: PolicyEntry = Entry {
             "hopeless",
             "jobs that miss their deadline even if they run at once: `last`, or `in-order` as any other",
         ),
-        ("quantum", "how often the laxity of a running job, which grows, is looked at anew"),
+        (
+            "quantum",
+            "how often a running job is looked at anew, and how much less another must be able to wait to stop it",
+        ),
         ("fill", "`strict`: the head blocks the rest; `backfill`: whoever fits may pass it"),
     ],
     defaults: defaults::<Settings>,
@@ -49,26 +52,30 @@ impl Rank for Laxity {
     fn rank(&mut self, job: JobRef<'_>, view: &View<'_>) -> Key {
         match latest_start(job, view) {
             Some(latest) => {
-                let is_lost = latest < view.now && self.hopeless == Hopeless::Last;
-                Key::at(latest).tier(if is_lost { 2 } else { 0 }).tie(job.spec.submitted)
+                let lost = is_lost(latest, view.now) && self.hopeless == Hopeless::Last;
+                // Who runs is only stopped for one that can wait much less.
+                let ahead = if job.state.planned.is_some() { self.quantum.0 as i64 } else { 0 };
+                let key = Key::value(latest.saturating_sub(ahead));
+                key.tier(if lost { 2 } else { 0 }).tie(job.spec.submitted)
             }
             None => Key::at(job.spec.submitted).tier(1),
         }
     }
 
     fn changes_at(&mut self, job: JobRef<'_>, view: &View<'_>) -> Option<Time> {
-        let latest = latest_start(job, view)?;
-        if job.state.is_placed() {
-            return Some(view.now + self.quantum);
+        latest_start(job, view)?;
+        match (job.state.is_placed(), self.hopeless) {
+            (true, _) => Some(view.now + self.quantum),
+            (false, Hopeless::Last) => lost_at(job, view),
+            (false, Hopeless::InOrder) => None,
         }
-        (self.hopeless == Hopeless::Last && latest >= view.now).then(|| latest + Span(1))
     }
 }
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
     let Settings { hopeless, quantum, fill } = raw.read(ENTRY.name)?;
-    if quantum < Span::secs(1) {
-        return Err(ENTRY.bad_value("quantum", quantum, "at least a second"));
+    if !(Span::secs(1)..=Span::secs(86_400)).contains(&quantum) {
+        return Err(ENTRY.bad_value("quantum", quantum, "a second to a day"));
     }
     let policy = Ranked::new(Laxity { hopeless, quantum }).fill(fill);
     Ok(Pipeline::new(Judged(policy), FewestNodes, ENTRY.needs))

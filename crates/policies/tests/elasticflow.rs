@@ -5,14 +5,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use trainyard_engine::Engine;
 use trainyard_policies::compose::{Choice, Selection};
-use trainyard_profile::Catalog;
 use trainyard_profile::import::elasticflow;
-use trainyard_sim::{Outcome, Quiet, Semantics, simulate};
+use trainyard_profile::{Catalog, ModelProfile, Point};
+use trainyard_sim::{Observer, Options, Outcome, Quiet, Semantics, simulate};
 use trainyard_testkit::places::shared;
 use trainyard_testkit::say;
-use trainyard_types::{Cluster, JobId};
-use trainyard_workload::{Arrival, Like, Spec, Workload, generate};
+use trainyard_types::{Cluster, End, Job, JobId, ModelId, Reason, Span, Time, Work};
+use trainyard_workload::{Arrival, Like, Spec, TraceJob, Workload, generate};
 
 /// What a run came to, in the words of the figure.
 #[derive(Clone, Copy, Debug)]
@@ -155,4 +156,64 @@ fn edf_meets_the_authors_run() {
 #[test]
 fn themis_meets_the_authors_run() {
     beside("themis:form=lp", "themis", (3, 0.05));
+}
+
+/// Why each job waits at a moment of a run, as the engine says it.
+struct Reasons {
+    at: Time,
+    seen: BTreeMap<JobId, Vec<Reason>>,
+}
+
+impl Observer for Reasons {
+    fn passed(&mut self, engine: &Engine) {
+        let state = engine.state();
+        if state.now > self.at {
+            return;
+        }
+        for job in state.waiting.iter().chain(state.unadmitted.iter()) {
+            let found = engine.explain(job).map(|explained| explained.reasons);
+            self.seen.insert(job, found.unwrap_or_default());
+        }
+    }
+}
+
+/// Jobs that no deadline policy can serve as asked, beside one that it can; all come at once.
+fn odd_jobs() -> (Workload, Arc<Cluster>) {
+    let mut workload = Workload::empty("odd");
+    let point = |gpus: u32, rate: f64| Point { kind: "v100".to_owned(), gpus, nodes: 1, rate };
+    let mut erratic = ModelProfile::named("erratic", "a test");
+    erratic.points = vec![point(1, 4.0), point(2, 3.0), point(4, 5.0)];
+    let erratic = workload.catalog.add(erratic);
+    let mut job = |gpus: (u32, u32), model: Option<ModelId>, due: Option<u64>, work: f64| {
+        let mut job = Job::simple(JobId(workload.jobs.len() as u32), Time::ZERO, gpus.1);
+        job.submitted = Time::ZERO + Span::secs(100);
+        (job.want.gpus_min, job.want.gpus_max) = gpus;
+        job.model = model.unwrap_or(job.model);
+        job.worth = due.map(|due| (Time::ZERO + Span::secs(due), 1.0)).into_iter().collect();
+        workload.jobs.push(TraceJob::new(job, Work(work)));
+    };
+    job((1, 4), Some(erratic), Some(4000), 10_000.0);
+    job((4, 4), None, Some(50), 5_000.0);
+    job((3, 2), None, Some(9000), 1_000.0);
+    job((4, 4), None, Some(5200), 5_000.0);
+    job((8, 8), None, Some(9000), 1_000.0);
+    (workload, Arc::new(Cluster::uniform(1, 4, "v100")))
+}
+
+#[test]
+fn jobs_that_cannot_be_served_get_a_verdict_and_the_rest_goes_on() {
+    for policy in ["elasticflow", "edf", "least-laxity", "genie"] {
+        let (workload, cluster) = odd_jobs();
+        let mut reasons = Reasons { at: Time::ZERO + Span::secs(200), seen: BTreeMap::new() };
+        let pipeline = Selection::policy(policy).build().unwrap();
+        let options = Options { estimate_error: 0.0, ..Options::default() };
+        let outcome = simulate(&workload, &cluster, pipeline, &options, &mut reasons);
+        assert_eq!((outcome.stats.faults, outcome.stats.policy_panics), (0, 0), "{policy}");
+        let end = |job: u32| outcome.jobs.iter().find(|one| one.job == JobId(job)).unwrap().end;
+        assert_eq!((end(0), end(1), end(3)), (End::Finished, End::Finished, End::Finished));
+        assert_eq!(end(2), End::Rejected, "{policy}: its least is above its most");
+        assert_eq!(end(4), End::Rejected, "{policy}: there are four GPUs");
+        let lost = &reasons.seen[&JobId(1)][0];
+        assert!(matches!(lost, Reason::DeadlineLost { .. }), "{policy}: {lost:?}");
+    }
 }

