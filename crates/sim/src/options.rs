@@ -14,6 +14,9 @@ pub enum Charge {
     PerStart,
     /// By every running job at every event, and never by the last stretch before a finish: Muri's own simulator.
     EveryStep,
+    /// At starts at multiples of a span. Whoever starts in between pays nothing, and its work counts from the last
+    /// multiple on: Chronus' own simulator, which forgets to set its clocks there.
+    AtSlots(Span),
 }
 
 /// To what the ends of epochs and of jobs are rounded.
@@ -221,6 +224,7 @@ impl Semantics {
             Semantics::Chronus => Options {
                 // 0.1 minutes for the checkpoint and 0.4 for the resume; both are paid at the resume.
                 costs: CostModel::ByGpus { save: Span::ZERO, start: Span::secs(30) },
+                charge: Charge::AtSlots(Span::secs(300)),
                 distance: Distance::Ignored,
                 estimate_error: 0.0,
                 ..ours
