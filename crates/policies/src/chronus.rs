@@ -19,7 +19,7 @@ mod tests;
 
 use crate::prelude::*;
 use allocator::Allocator;
-use book::{Book, Facts};
+use book::{Book, Facts, MINUTE};
 use profiler::Profiler;
 use trainyard_framework::Knowledge;
 
@@ -130,6 +130,8 @@ struct Chronus {
     /// The lease and the slot that were begun last.
     lease: Option<u64>,
     slot: Option<u64>,
+    /// When the next of them begins, while there are jobs.
+    due: Option<Time>,
     /// Whether a job was refused since the last plan.
     refused: bool,
 }
@@ -155,25 +157,33 @@ impl Chronus {
     }
 
     /// What begins at a moment: a lease, a slot, both or none.
+    ///
+    /// By the authors' rules a slot that nobody waited for is none, so that whoever comes first waits for the next.
     fn turn(&mut self, now: Time) -> (bool, bool) {
         let lease = now.0 / self.settings.lease.0;
         let slot = now.0 / self.settings.slot.0;
-        let new_lease = self.lease.replace(lease) != Some(lease);
-        if new_lease && self.settings.rules == Rules::Authors {
-            // The rest of the boundary follows when everyone has stopped.
-            return (true, false);
+        if self.settings.rules == Rules::Ours {
+            let new_lease = self.lease.replace(lease) != Some(lease);
+            return (new_lease, self.slot.replace(slot) != Some(slot));
         }
-        (new_lease, self.slot.replace(slot) != Some(slot))
+        if self.due.is_none_or(|due| now < due) {
+            return (false, false);
+        }
+        let new_lease = self.lease.replace(lease) != Some(lease);
+        // The rest of a boundary follows when everyone has stopped.
+        (new_lease, !new_lease && self.slot.replace(slot) != Some(slot))
     }
 
-    fn wake(&self, view: &View<'_>, offer: &mut Offer<'_>) {
+    fn wake(&mut self, view: &View<'_>, offer: &mut Offer<'_>) {
         let needed = match self.settings.rules {
             Rules::Ours => view.waiting_len() > 0 || self.profiler.is_some(),
             Rules::Authors => true,
         };
         if needed {
             let next = |span: Span| Time((view.now.0 / span.0 + 1).saturating_mul(span.0));
-            offer.wake_at(next(self.settings.slot).min(next(self.settings.lease)));
+            let due = next(self.settings.slot).min(next(self.settings.lease));
+            offer.wake_at(due);
+            self.due = Some(due);
         }
     }
 }
@@ -188,6 +198,7 @@ impl Policy for Chronus {
         let mut facts = self.facts(view);
         self.book.retain(&facts);
         if facts.is_empty() {
+            self.due = None;
             return Ok(());
         }
         if let Some(profiler) = &mut self.profiler {
@@ -223,7 +234,11 @@ impl Policy for Chronus {
                     self.settle(&facts, view, capacity);
                 }
                 self.grant_leases(&facts, view, offer);
-                self.fill(&facts, (view, !new_slot), offer);
+                if new_slot || is_odd_minute(view.now) {
+                    self.fill(&facts, (view, !new_slot), offer);
+                } else {
+                    offer.wake_at(next_odd_minute(view.now));
+                }
             }
         }
         self.wake(view, offer);
@@ -234,11 +249,22 @@ impl Policy for Chronus {
         self.book.clear();
         self.lease = None;
         self.slot = None;
+        self.due = None;
         self.refused = false;
         if let Some(profiler) = &mut self.profiler {
             profiler.forget();
         }
     }
+}
+
+/// Between slots the authors' program looks for idle GPUs every other minute.
+fn is_odd_minute(now: Time) -> bool {
+    now.0.is_multiple_of(MINUTE.0) && now.0 / MINUTE.0 % 2 == 1
+}
+
+fn next_odd_minute(now: Time) -> Time {
+    let minute = now.0 / MINUTE.0 + 1;
+    Time(minute.saturating_add(1 - minute % 2).saturating_mul(MINUTE.0))
 }
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
@@ -266,6 +292,7 @@ fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
         book: Book::default(),
         lease: None,
         slot: None,
+        due: None,
         refused: false,
     };
     Ok(Pipeline::new(policy, FewestNodes, ENTRY.needs))

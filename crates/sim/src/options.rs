@@ -17,6 +17,9 @@ pub enum Charge {
     /// By every running job at every decision, little where its GPUs worked together before: ElasticFlow's own
     /// simulator, see [`crate::regroup`].
     EveryDecision,
+    /// At starts at multiples of a span. Whoever starts in between pays nothing, and its work counts from the last
+    /// multiple on: Chronus' own simulator, which forgets to set its clocks there.
+    AtSlots(Span),
 }
 
 /// To what the ends of epochs and of jobs are rounded.
@@ -249,6 +252,7 @@ impl Semantics {
             Semantics::Chronus => Options {
                 // 0.1 minutes for the checkpoint and 0.4 for the resume; both are paid at the resume.
                 costs: CostModel::ByGpus { save: Span::ZERO, start: Span::secs(30) },
+                charge: Charge::AtSlots(Span::secs(300)),
                 distance: Distance::Ignored,
                 estimate_error: 0.0,
                 ..ours

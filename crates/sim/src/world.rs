@@ -232,11 +232,22 @@ impl<'a> World<'a> {
         attempt: Attempt,
         allocation: Allocation,
     ) -> SmallVec<[Event; 2]> {
-        let placed = self.placed_anew((at, job), attempt, allocation);
+        let mut placed = self.placed_anew((at, job), attempt, allocation);
         let truth = self.truth.job(job);
+        let start = self.truth.change(truth, None, Some(&placed.config)).start;
         let start = match self.charge {
             Charge::PerStart => self.truth.change(truth, None, Some(&placed.config)).start,
             Charge::EveryStep | Charge::EveryDecision => Span::ZERO,
+            Charge::PerStart => start,
+            Charge::EveryStep => Span::ZERO,
+            // What stops at a slot starts again a microsecond later.
+            Charge::AtSlots(slot) if at.0 % slot.0 <= 1 => start,
+            Charge::AtSlots(slot) => {
+                let pace = self.truth.pace(truth, &placed.config, placed.done);
+                let given = pace.map_or(Work::ZERO, |pace| pace.rate.over(Span(at.0 % slot.0)));
+                placed.done = Work((placed.done + given).0.min(truth.work.0));
+                Span::ZERO
+            }
         };
         self.put_down(job, placed);
         if start == Span::ZERO {

@@ -352,7 +352,7 @@ mod tests {
             let index = delays.iter().position(|delay| (last / first - 1.0 - delay).abs() < 1e-3);
             counts[index.expect("a delay of the survey")] += 1.0 / 20_000.0;
         }
-        for (found, expected) in counts.iter().zip([0.03, 0.12, 0.21, 0.22, 0.42]) {
+        for (found, expected) in counts.iter().zip([0.03f64, 0.12, 0.21, 0.22, 0.42]) {
             assert!((found - expected).abs() < 0.01, "{counts:?}");
         }
         let half = make(&Spec { soft_share: 0.5, ..spec });

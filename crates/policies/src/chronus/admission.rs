@@ -1,6 +1,6 @@
 //! Whether one more deadline can be promised.
 
-use super::book::{Facts, Record, Standing};
+use super::book::{Facts, INSTANT, Record, Standing};
 use super::{Chronus, Rules};
 use crate::prelude::*;
 use trainyard_solver::leases::{Piece, pack};
@@ -56,9 +56,9 @@ impl Chronus {
         outlook
     }
 
-    /// Leases that so much time takes.
+    /// Leases that so much time takes; no lease is for an instant.
     pub(super) fn leases(&self, rest: Span) -> u32 {
-        rest.0.div_ceil(self.settings.lease.0).min(u64::from(LEASES_MAX)) as u32
+        rest.minus(INSTANT).0.div_ceil(self.settings.lease.0).min(u64::from(LEASES_MAX)) as u32
     }
 
     fn judge(&self, one: &Facts<'_>, outlook: &mut Outlook) -> Record {
@@ -66,6 +66,7 @@ impl Chronus {
         let standing = if steps.is_empty() { Standing::BestEffort } else { Standing::Refused };
         let mut record = Record {
             standing,
+            by: steps.first().map(|step| step.0),
             steps,
             step: 0,
             allowed: one.allowed,
@@ -92,10 +93,7 @@ impl Chronus {
         for (index, (deadline, _)) in record.steps[..tried].iter().enumerate() {
             let before = outlook.before(*deadline, lease);
             if before >= leases && outlook.takes(Piece { gpus: one.gpus, leases, before }) {
-                record.standing = Standing::Promised;
-                record.is_planned = true;
-                record.step = index;
-                return;
+                return self.note_promise(record, index);
             }
         }
         let Some(soonest) = outlook.soonest(one.gpus, leases) else { return };
@@ -107,11 +105,23 @@ impl Chronus {
         if tried == record.steps.len() && end <= latest {
             let last = record.steps.len() - 1;
             record.steps[last].0 = end;
-            record.step = last;
-            record.standing = Standing::Promised;
-            record.is_planned = true;
+            self.note_promise(record, last);
             outlook.takes(Piece { gpus: one.gpus, leases, before: soonest });
         }
+    }
+}
+
+impl Chronus {
+    fn note_promise(&self, record: &mut Record, step: usize) {
+        record.standing = Standing::Promised;
+        record.is_planned = true;
+        record.step = step;
+        let last = record.steps.last().expect("it has deadlines").0;
+        record.by = Some(match self.settings.rules {
+            Rules::Ours => last,
+            // The authors' program only knows ends of leases from here on.
+            Rules::Authors => Time(last.0 / self.settings.lease.0 * self.settings.lease.0),
+        });
     }
 }
 

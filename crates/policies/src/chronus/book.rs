@@ -24,6 +24,8 @@ pub(super) struct Record {
     pub(super) standing: Standing,
     /// Deadlines that may be promised, with their worth, soonest first.
     pub(super) steps: Vec<(Time, f64)>,
+    /// The moment by which it must be over: the last step if one was promised, else the first.
+    pub(super) by: Option<Time>,
     /// The step that is planned for; later ones are worth less.
     pub(super) step: usize,
     /// How long it may take in all, with a margin for overheads and errors.
@@ -36,16 +38,6 @@ pub(super) struct Record {
     pub(super) is_overdue: bool,
     /// By how much the soonest moment that could be promised is late.
     pub(super) late: Span,
-}
-
-impl Record {
-    /// The moment by which it must be over to be worth anything it was promised for.
-    pub(super) fn deadline(&self) -> Option<Time> {
-        match self.standing {
-            Standing::Promised => self.steps.last().map(|step| step.0),
-            _ => self.steps.first().map(|step| step.0),
-        }
-    }
 }
 
 /// What is believed of a job at a moment.
@@ -142,4 +134,7 @@ fn allowed(job: JobRef<'_>, view: &View<'_>, total: Option<Span>, settings: &Set
 }
 
 /// The unit of time of the authors' program.
-const MINUTE: Span = Span::secs(60);
+pub(super) const MINUTE: Span = Span::secs(60);
+
+/// Starts after a boundary come some microseconds late, and ends with them.
+pub(super) const INSTANT: Span = Span(1000);

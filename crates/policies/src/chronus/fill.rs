@@ -1,6 +1,6 @@
 //! Who gets what no lease needs, and who rises and falls between leases.
 
-use super::book::{Facts, Standing};
+use super::book::{Facts, INSTANT, Standing};
 use super::{Chronus, Rules};
 use crate::prelude::*;
 use std::cmp::Reverse;
@@ -20,7 +20,7 @@ impl Chronus {
         let mut short: Vec<&Facts<'_>> = facts
             .iter()
             .filter(waits)
-            .filter(|one| one.left <= left && self.is(one, Standing::Refused))
+            .filter(|one| one.left <= left + INSTANT && self.is(one, Standing::Refused))
             .collect();
         short.sort_unstable_by_key(|one| (area(one.left, one.gpus), one.id()));
         for one in short {
@@ -45,16 +45,10 @@ impl Chronus {
     }
 
     fn drop_if_lost(&mut self, one: &Facts<'_>, view: &View<'_>) {
-        let lease = self.settings.lease.0;
         let Some(record) = self.book.get_mut(one.id()) else { return };
-        let Some(deadline) = record.deadline() else { return };
-        // A promise is kept at the end of a lease.
-        let by = match record.standing {
-            Standing::Promised => Time(deadline.0 / lease * lease),
-            _ => deadline,
-        };
-        if view.now + one.left > by && !record.holds {
-            record.late = (view.now + one.left).since(deadline);
+        let Some(by) = record.by else { return };
+        if view.now + one.left > by + INSTANT && !record.holds {
+            record.late = (view.now + one.left).since(by);
             record.standing = Standing::Lost;
             record.is_planned = false;
         }
@@ -69,7 +63,7 @@ impl Chronus {
             return (false, 0, Reverse(0), Reverse(Time::NEVER), Reverse(id));
         };
         let size = i128::from(area(one.rest, one.gpus).min(u64::MAX >> 1));
-        let slack = record.deadline().map_or(0, |by| {
+        let slack = record.by.map_or(0, |by| {
             let end = i128::from(now.0) + i128::from(one.rest.0);
             (i128::from(by.0) - end) * i128::from(one.gpus)
         });

@@ -1,6 +1,6 @@
 //! Who holds the lease that begins now.
 
-use super::book::{Facts, Standing};
+use super::book::{Facts, INSTANT, Standing};
 use super::{Chronus, Goal};
 use crate::prelude::*;
 use trainyard_solver::leases::{Demand, Now, Program, Step};
@@ -11,6 +11,7 @@ impl Chronus {
         for record in self.book.records_mut() {
             record.holds = false;
         }
+        self.let_finish(facts);
         self.put_overdue_aside(facts, view);
         let planned: Vec<&Facts<'_>> = facts.iter().filter(|one| self.takes_part(one)).collect();
         let now = match self.settings.objective {
@@ -32,12 +33,21 @@ impl Chronus {
                     record.is_planned = false;
                 }
             }
-            record.holds = plan.runs_now(index);
+            record.holds |= plan.runs_now(index);
         }
         let is_refused = |one: &Facts<'_>| {
             self.book.get(one.id()).is_some_and(|record| record.standing == Standing::Refused)
         };
         self.refused = facts.iter().any(is_refused);
+    }
+
+    /// Whoever is over in an instant is not stopped for the sake of the clock.
+    fn let_finish(&mut self, facts: &[Facts<'_>]) {
+        for one in facts.iter().filter(|one| one.job.state.planned.is_some()) {
+            if let Some(record) = self.book.get_mut(one.id()) {
+                record.holds = one.left <= INSTANT;
+            }
+        }
     }
 
     fn takes_part(&self, one: &Facts<'_>) -> bool {
