@@ -236,10 +236,8 @@ impl<'a> World<'a> {
         let truth = self.truth.job(job);
         let start = self.truth.change(truth, None, Some(&placed.config)).start;
         let start = match self.charge {
-            Charge::PerStart => self.truth.change(truth, None, Some(&placed.config)).start,
-            Charge::EveryStep | Charge::EveryDecision => Span::ZERO,
             Charge::PerStart => start,
-            Charge::EveryStep => Span::ZERO,
+            Charge::EveryStep | Charge::EveryDecision => Span::ZERO,
             // What stops at a slot starts again a microsecond later.
             Charge::AtSlots(slot) if at.0 % slot.0 <= 1 => start,
             Charge::AtSlots(slot) => {

@@ -58,7 +58,7 @@ impl Made {
         let epochs = Epochs::new(measured).ok_or_else(|| fault("epoch", super::EXPECTED))?;
         let times = StepTimes::new(points);
         let limits = vec![self.limits; times.kinds().len()];
-        let training = Training { times, epochs, limits, slowdown: 1.0 };
+        let training = Training { times, epochs, limits, slowdown: 1.0, gpus_most: None };
         let mut model = ModelProfile::named(&self.name, "made: times follow the throughput model");
         model.save = SizeCost::flat(Span::ZERO);
         model.start = SizeCost::flat(Span::secs(30));
