@@ -378,6 +378,7 @@ impl Table {
             pairs_known: None,
             round: None,
             failures: None,
+            lend: None,
             decision_cost: None,
             checkpoint_every: None,
             measure: self.measure.clone(),
@@ -387,6 +388,7 @@ impl Table {
         let given = given::load_with(&self.given(row, jobs, data)?, self.catalog(data)?)?;
         let options = options::read(&world, seed)?;
         options::refuse_window(&options, &given.workload)?;
+        options::refuse_pool(&options, &given.cluster)?;
         let entrant = choice::entrant_alone(&policy, &stages, world.semantics.semantics())?;
         let pipeline = entrant.selection.build().map_err(|error| Failure::config("", error))?;
         let outcome = simulate(&given.workload, &given.cluster, pipeline, &options, &mut Quiet);

@@ -54,6 +54,7 @@ pub mod gavel;
 pub mod gavel_fifo;
 pub mod gittins;
 pub mod las;
+pub mod lyra;
 pub mod priority;
 pub mod shockwave;
 pub mod sjf;
@@ -68,5 +69,6 @@ pub mod load;
 // What several policies stand on.
 mod alike;
 mod backfill;
+mod sizes;
 mod timeline;
 mod turns;

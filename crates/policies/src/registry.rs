@@ -2,7 +2,8 @@
 
 use crate::{
     allox, conservative, easy, elas, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo,
-    gittins, las, load, place, priority, shockwave, sjf, srsf, srtf, themis, tiresias,
+    gittins, las, load, lyra, place, priority, shockwave, sjf, srsf,
+    srtf, themis, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -38,6 +39,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &gavel::random_pairs::ENTRY,
     &gandiva_fair::ENTRY,
     &shockwave::ENTRY,
+    &lyra::ENTRY,
 ];
 
 /// One policy of each family, in the order of the table: what `compare` shows by default.

@@ -7,12 +7,14 @@
 //! - [`simulate`]: the loop, in `run`; [`go_on`]: the same from a moment that somebody else led to, in `resume`.
 //! - [`Truth`]: how much work jobs really are and how fast they really run.
 //! - [`Options`], [`Semantics`]: how time, costs, estimates and failures behave; presets of published simulators.
+//! - [`Lending`]: a pool whose owner takes nodes back and lends them again.
 //! - `world`, `tasks`, `queue`, `failures`: what happens and when.
 //! - `estimates`: what policies are told about sizes, with a stated error.
 //! - [`Outcome`]: what came of it.
 
 mod estimates;
 mod failures;
+mod lending;
 mod options;
 mod outcome;
 mod queue;
@@ -23,6 +25,7 @@ mod tasks;
 mod truth;
 mod world;
 
+pub use lending::Lending;
 pub use options::{
     Charge, DecisionCost, Distance, FailureModel, Options, Rounding, Semantics, Window,
 };
