@@ -243,6 +243,9 @@ pub struct WorldArgs {
     /// Nodes fail: mtbf=30d,repair=4h are mean times for each node.
     #[arg(long, value_name = "LAW")]
     pub failures: Option<String>,
+    /// A pool is lent as its owner needs it: pool=inference,low=0.4,high=0.95,period=1d,headroom=0.02,every=5m,noise=0.
+    #[arg(long, value_name = "LAW")]
+    pub lend: Option<String>,
     /// How long a decision takes: fixed=50ms,per-job=10us, or one span [default: no time].
     #[arg(long, value_name = "COST")]
     pub decision_cost: Option<String>,

@@ -6,8 +6,8 @@ use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use trainyard_engine::Trigger;
 use trainyard_framework::RawSettings;
-use trainyard_sim::{DecisionCost, Distance, FailureModel, Options, Rounding, Window};
-use trainyard_types::Span;
+use trainyard_sim::{DecisionCost, Distance, FailureModel, Lending, Options, Rounding, Window};
+use trainyard_types::{Cluster, Span};
 use trainyard_workload::Workload;
 
 /// The largest seed: settings are TOML, whose integers have a sign.
@@ -57,6 +57,9 @@ pub fn read(args: &WorldArgs, seed: u64) -> Result<Options, Failure> {
     if let Some(text) = &args.failures {
         options.failures = Some(failures(text)?);
     }
+    if let Some(text) = &args.lend {
+        options.lending = Some(lending(text)?);
+    }
     if let Some(text) = &args.decision_cost {
         options.decision_cost = decision_cost(text)?;
     }
@@ -74,6 +77,13 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
     let failures = match options.failures {
         None => "none".to_owned(),
         Some(model) => format!("mtbf={},repair={}", model.between, model.repair),
+    };
+    let lending = match &options.lending {
+        None => "none".to_owned(),
+        Some(law) => format!(
+            "pool={},low={},high={},period={},headroom={},every={},noise={}",
+            law.pool, law.low, law.high, law.period, law.headroom, law.every, law.noise
+        ),
     };
     let DecisionCost { fixed, per_job } = options.decision_cost;
     let rounding = match options.rounding {
@@ -101,6 +111,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         ("interference", options.interference.to_string()),
         ("decision-cost", format!("fixed={fixed},per-job={per_job}")),
         ("failures", failures),
+        ("lend", lending),
         ("checkpoint-every", options.checkpoint_every.to_string()),
         ("measured", measured),
     ]
@@ -166,6 +177,57 @@ fn failures(text: &str) -> Result<FailureModel, Failure> {
         return Err(Failure::flag("--failures", text, expected));
     }
     Ok(FailureModel { between: mtbf, repair })
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(default)]
+struct LendingLaw {
+    pool: String,
+    low: f64,
+    high: f64,
+    period: Span,
+    headroom: f64,
+    every: Span,
+    noise: f64,
+}
+
+impl Default for LendingLaw {
+    fn default() -> LendingLaw {
+        let Lending { pool, low, high, period, headroom, every, noise } = Lending::default();
+        LendingLaw { pool, low, high, period, headroom, every, noise }
+    }
+}
+
+fn lending(text: &str) -> Result<Lending, Failure> {
+    let refused = |error| Failure::config("--lend", error);
+    let raw = RawSettings::parse(split_list(text)).map_err(refused)?;
+    let LendingLaw { pool, low, high, period, headroom, every, noise } =
+        raw.read("lend").map_err(refused)?;
+    let wrong = |expected: &str| Err(Failure::flag("--lend", text, expected));
+    if !(0.0 <= low && low <= high && high <= 1.0) {
+        return wrong("parts of the pool with 0 <= low <= high <= 1, such as low=0.4,high=0.95");
+    }
+    if period == Span::ZERO || every == Span::ZERO {
+        return wrong("a period and a time between two looks above 0, such as period=1d,every=5m");
+    }
+    if !((0.0..=1.0).contains(&headroom) && (0.0..=1.0).contains(&noise)) {
+        return wrong("headroom and noise as parts from 0 to 1, such as headroom=0.02,noise=0");
+    }
+    Ok(Lending { pool, low, high, period, headroom, every, noise })
+}
+
+/// Refuses to lend a pool that the cluster does not have.
+pub fn refuse_pool(options: &Options, cluster: &Cluster) -> Result<(), Failure> {
+    let Some(law) = &options.lending else { return Ok(()) };
+    let empty = |pool| cluster.nodes.iter().all(|node| node.pool != pool);
+    match law.pool_in(cluster) {
+        Some(pool) if !empty(pool) => Ok(()),
+        _ => {
+            let pools = cluster.pools.join(", ");
+            let expected = format!("a pool of the cluster, which has {pools}");
+            Err(Failure::flag("--lend", &law.pool, expected))
+        }
+    }
 }
 
 #[derive(Default, Serialize, Deserialize)]

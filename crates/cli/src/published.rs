@@ -421,6 +421,7 @@ impl Table {
             interference: row.interference.map(|part| part.to_string()),
             round: row.round.clone(),
             failures: None,
+            lend: None,
             decision_cost: None,
             checkpoint_every: None,
             measure: self.measure.clone(),
@@ -430,6 +431,7 @@ impl Table {
         let given = given::load_with(&self.given(row, jobs, data)?, self.catalog(data)?)?;
         let options = options::read(&world, seed)?;
         options::refuse_window(&options, &given.workload)?;
+        options::refuse_pool(&options, &given.cluster)?;
         let entrant = choice::entrant_alone(&policy, &stages, world.semantics.semantics())?;
         let pipeline = entrant.selection.build().map_err(|error| Failure::config("", error))?;
         let outcome = simulate(&given.workload, &given.cluster, pipeline, &options, &mut Quiet);

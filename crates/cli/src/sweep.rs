@@ -113,6 +113,7 @@ impl Cell {
         }
         let options = options::read(&self.world, self.seed)?;
         options::refuse_window(&options, &given.workload)?;
+        options::refuse_pool(&options, &given.cluster)?;
         Ok(Ready { given, entrant: self.entrant()?, options })
     }
 
@@ -237,6 +238,7 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, Failure> {
         "interference" => cell.world.interference = text(),
         "round" => cell.world.round = text(),
         "failures" => cell.world.failures = text(),
+        "lend" => cell.world.lend = text(),
         "decision-cost" => cell.world.decision_cost = text(),
         "checkpoint-every" => cell.world.checkpoint_every = text(),
         "place" => cell.stages.place = text(),
@@ -266,6 +268,7 @@ const OVER: [&str; 11] = [
     "interference",
     "round",
     "failures",
+    "lend",
     "decision-cost",
     "checkpoint-every",
     "place",
@@ -280,7 +283,7 @@ fn over(text: &str, entrants: &[Entrant]) -> Result<Axis, Failure> {
     let name = name.trim();
     let values: Vec<String> = match name {
         // These hold commas themselves.
-        "failures" | "decision-cost" | "place" | "admit" => listed(Some(values), '|'),
+        "failures" | "lend" | "decision-cost" | "place" | "admit" => listed(Some(values), '|'),
         _ => choice::split_list(values).into_iter().map(str::to_owned).collect(),
     };
     let is_law = name.starts_with("generate.");

@@ -4,7 +4,9 @@ use crate::engine::Engine;
 use crate::think::{Thought, think};
 use std::sync::Arc;
 use trainyard_framework::{Cx, Pipeline, Seen, Shortage, Snapshot, used_permille};
-use trainyard_types::{Allocation, Decision, End, Fault, JobId, Phase, Quality, Span, Time};
+use trainyard_types::{
+    Allocation, Decision, End, Fault, JobId, NodeId, Phase, Quality, Span, Time,
+};
 
 /// How many faults are kept as samples.
 const FAULT_SAMPLES_MAX: usize = 16;
@@ -18,6 +20,7 @@ impl Engine {
         self.wake_at = None;
         self.notes.clear();
         self.state_mut().usage_half_life = pipeline.usage_half_life;
+        self.settle_loans();
         let mut cx = Cx::new(self.setup.seed, self.state.decisions, self.setup.work_max);
         self.ask_admission(at, pipeline, &mut cx);
         let left_alone = self.left_alone(at);
@@ -45,7 +48,7 @@ impl Engine {
             }
         }
         self.wake_to_retry();
-        self.wants_decision = false;
+        self.wants_decision = self.recall(at);
     }
 
     /// Asks the plain order.
@@ -118,6 +121,9 @@ impl Engine {
                 }
             }
         }
+        for node in decision.back {
+            self.take_back(at, node);
+        }
         if !decision.idle {
             self.keep_what_nobody_needs(at, taken);
         }
@@ -136,7 +142,9 @@ impl Engine {
     /// Nobody is preempted for nothing: who lost GPUs that nobody got keeps them.
     fn keep_what_nobody_needs(&mut self, at: Time, taken: Vec<(JobId, Allocation)>) {
         for (job, old) in taken {
-            if self.free.fits_again(&old).is_ok() {
+            let kept = |node: NodeId| self.machines.stand(node).1;
+            let gone = old.placement.masks().iter().any(|(node, _)| kept(*node));
+            if !gone && self.free.fits_again(&old).is_ok() {
                 // A ceiling that was lowered meanwhile still takes them away.
                 let _ = self.plan(at, job, old, true);
             }
@@ -172,7 +180,12 @@ impl Engine {
         self.policy_retry_at = at + wait.min(Span::secs(3600));
     }
 
-    fn unchangeable(&self, at: Time, job: JobId, to: Option<&Allocation>) -> Option<Fault> {
+    pub(crate) fn unchangeable(
+        &self,
+        at: Time,
+        job: JobId,
+        to: Option<&Allocation>,
+    ) -> Option<Fault> {
         let Some(live) = self.state.live(job) else { return Some(Fault::NotEligible(job)) };
         let state = &live.state;
         // A job that was set aside while it stops is blocked, though its phase does not say so yet.

@@ -81,6 +81,8 @@ impl Engine {
             self.decide_plainly(at);
             return None;
         }
+        self.settle_loans();
+        self.wants_decision = false;
         self.asked = true;
         let (seed, work_max) = (self.setup.seed, self.setup.work_max);
         Some(Question { snapshot: self.snapshot(), seed, work_max })
@@ -116,7 +118,8 @@ impl Engine {
             }
         }
         self.wake_to_retry();
-        self.wants_decision = again;
+        let knew = self.state.knew_recalls(seen);
+        self.wants_decision = again || (knew && self.recall(at));
     }
 
     /// Whether a question is out.
@@ -153,6 +156,6 @@ impl Engine {
             self.adopt_seen(at, decision, seen);
         }
         self.wake_to_retry();
-        self.wants_decision = false;
+        self.wants_decision = self.recall(at);
     }
 }

@@ -188,6 +188,7 @@ impl Engine {
                 self.free.set_pool(node, pool);
                 self.wants_decision = true;
             }
+            Event::Needed(pool, nodes) => self.needed(pool, nodes),
             Event::PriceChanged(kind, price) => {
                 let mut cluster = Cluster::clone(&self.state.cluster);
                 cluster.kinds[kind.index()].price_per_hour = price;

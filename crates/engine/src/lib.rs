@@ -22,6 +22,7 @@ mod fork;
 mod invariants;
 mod keep;
 mod lifecycle;
+mod loans;
 mod machines;
 mod occupancy;
 mod reconcile;

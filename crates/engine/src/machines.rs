@@ -22,17 +22,20 @@ struct Machine {
     claimed: u64,
     up: bool,
     drained: bool,
+    /// Whether the owner of its pool uses it.
+    kept: bool,
     quarantined_until: Option<Time>,
     failures: VecDeque<Time>,
 }
 
 impl Machine {
     fn in_service(&self) -> u64 {
-        if self.up && !self.drained && self.quarantined_until.is_none() {
-            self.healthy & !self.claimed
-        } else {
-            0
-        }
+        if self.serves() && !self.kept { self.healthy & !self.claimed } else { 0 }
+    }
+
+    /// Whether it is of use to anyone.
+    fn serves(&self) -> bool {
+        self.up && !self.drained && self.quarantined_until.is_none()
     }
 }
 
@@ -44,6 +47,7 @@ impl Machines {
             claimed: 0,
             up: true,
             drained: false,
+            kept: false,
             quarantined_until: None,
             failures: VecDeque::new(),
         };
@@ -56,6 +60,12 @@ impl Machines {
 
     pub(crate) fn in_service(&self, node: NodeId) -> u64 {
         self.nodes[node.index()].in_service()
+    }
+
+    /// Whether a node is of use, and whether the owner of its pool uses it.
+    pub(crate) fn stand(&self, node: NodeId) -> (bool, bool) {
+        let machine = &self.nodes[node.index()];
+        (machine.serves(), machine.kept)
     }
 
     /// Until when a node is in quarantine.
@@ -148,8 +158,14 @@ impl Engine {
         self.put_in_service(node);
     }
 
+    /// The owner of its pool uses a node from now on, or lends it.
+    pub(crate) fn keep_node(&mut self, node: NodeId, kept: bool) {
+        self.machines.nodes[node.index()].kept = kept;
+        self.put_in_service(node);
+    }
+
     /// Jobs that are to get GPUs of these.
-    fn planned_on(&self, node: NodeId, mask: u64) -> Vec<JobId> {
+    pub(crate) fn planned_on(&self, node: NodeId, mask: u64) -> Vec<JobId> {
         let touches = |job: &JobId| {
             let planned = self.state.live(*job).and_then(|live| live.state.planned.as_ref());
             planned.is_some_and(|planned| planned.placement.mask(node) & mask != 0)

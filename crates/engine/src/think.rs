@@ -39,6 +39,7 @@ pub fn think(
         let mut decision = Decision {
             changes: outcome.changes,
             ends: outcome.ends,
+            back: outcome.back,
             verdicts: Vec::new(),
             wake_at: outcome.wake_at,
             notes: outcome.notes,

@@ -60,6 +60,6 @@ pub use rounds::{
 };
 pub use score::{Greedy, Ground, Score};
 pub use settings::{ConfigError, RawSettings, defaults, nearest};
-pub use state::{Live, Seen, State, Usage};
+pub use state::{Live, Loan, Seen, State, Usage};
 pub use trainyard_profile::ChangeCost;
 pub use view::{Beliefs, JobRef, Snapshot, View};

@@ -44,6 +44,8 @@ pub struct Offer<'a> {
     notes: Vec<Note>,
     faults: Vec<Fault>,
     ends: Vec<JobId>,
+    /// Nodes that go back to their owner, with their GPUs that were in service.
+    back: Vec<(NodeId, u64)>,
     wake_at: Option<Time>,
     conserve: bool,
 }
@@ -54,6 +56,8 @@ pub struct Outcome {
     pub changes: Vec<Change>,
     /// Jobs of a group that the policy ends.
     pub ends: Vec<JobId>,
+    /// Nodes that go back to the owner of their pool.
+    pub back: Vec<NodeId>,
     /// Why jobs that were looked at do not run.
     pub notes: Vec<Note>,
     /// Grants that were dropped.
@@ -81,6 +85,7 @@ impl<'a> Offer<'a> {
             notes: Vec::new(),
             faults: Vec::new(),
             ends: Vec::new(),
+            back: Vec::new(),
             wake_at: None,
             conserve: true,
         }
@@ -121,6 +126,28 @@ impl<'a> Offer<'a> {
             Some(job) if job.spec.group.is_some() => self.ends.push(job.id()),
             _ => self.faults.push(Fault::EndNotAllowed(job)),
         }
+    }
+
+    /// Gives a node back to the owner of its pool: who is there loses its grant, and nobody gets one there any more.
+    /// False, and nothing is changed, if one of those may not be stopped.
+    pub fn give_back(&mut self, node: NodeId) -> bool {
+        let view = self.view;
+        let touches = |job: &JobRef<'_>| {
+            self.plan(job.id()).is_some_and(|plan| plan.placement.mask(node) != 0)
+        };
+        let here: Vec<JobRef<'_>> = view.granted().chain(view.waiting()).filter(touches).collect();
+        if here.iter().any(|job| job.state.planned.is_some() && !view.may_stop(*job)) {
+            return false;
+        }
+        for job in here {
+            self.lift(job.id());
+        }
+        self.back.push((node, self.free.up(node)));
+        self.free.set_up(node, 0);
+        if let Some(open) = &mut self.open {
+            open.set_up(node, 0);
+        }
+        true
     }
 
     /// Leaves a reason why a job does not run.
@@ -226,6 +253,9 @@ impl<'a> Offer<'a> {
         for (taken, allocation) in std::mem::take(&mut self.undo).into_iter().rev() {
             if taken { self.free.give(&allocation) } else { self.free.take(&allocation) }
         }
+        for (node, up) in &self.back {
+            self.free.set_up(*node, *up);
+        }
         let mut takings = Vec::new();
         let mut givings = Vec::new();
         for job in self.order {
@@ -241,6 +271,7 @@ impl<'a> Offer<'a> {
         Outcome {
             changes: takings,
             ends: self.ends,
+            back: self.back.into_iter().map(|(node, _)| node).collect(),
             notes: self.notes,
             faults: self.faults,
             wake_at: self.wake_at,
@@ -377,9 +408,17 @@ impl<'a> Offer<'a> {
     fn has_room(&self, job: JobId, allocation: &Allocation) -> bool {
         let planned = self.view.job(job).and_then(|job| job.state.planned.as_ref());
         let stays = planned.is_some_and(|planned| planned.same_place(allocation));
+        if self.goes_back(allocation) {
+            return false;
+        }
         let room =
             if stays { self.free.fits_again(allocation) } else { self.free.fits(allocation) };
         room.is_ok()
+    }
+
+    /// Whether an allocation has GPUs on a node that goes back to its owner.
+    fn goes_back(&self, allocation: &Allocation) -> bool {
+        self.back.iter().any(|(node, _)| allocation.placement.mask(*node) != 0)
     }
 
     /// Where the job is, if that is what the grant asks for.
@@ -445,7 +484,7 @@ impl<'a> Offer<'a> {
             return;
         }
         let planned = self.view.job(job).and_then(|job| job.state.planned.clone());
-        let Some(allocation) = planned else { return };
+        let Some(allocation) = planned.filter(|planned| !self.goes_back(planned)) else { return };
         if self.free.fits_again(&allocation).is_ok()
             && self.over_ceiling(job, &allocation).is_none()
         {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trainyard_types::{
-    Cluster, GpuType, IdSet, Job, JobId, JobState, Span, TenantId, Tenants, Time,
+    Cluster, GpuType, IdSet, Job, JobId, JobState, PoolId, Span, TenantId, Tenants, Time,
 };
 
 /// A job that is not over.
@@ -50,11 +50,23 @@ impl Usage {
     }
 }
 
+/// A pool whose owner lends the nodes it does not need.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loan {
+    /// The pool.
+    pub pool: PoolId,
+    /// How many of its nodes the owner needs now.
+    pub needed: u32,
+    /// How many of those are still in use here and must go back with the next decision.
+    pub owed: u32,
+}
+
 /// How many entries of [`State::changed`] and [`State::ended`] a decision has seen.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     changed: usize,
     ended: usize,
+    recalls: u64,
 }
 
 /// Everything the engine knows. Written by the engine alone; policies see it through a [`crate::View`].
@@ -89,6 +101,10 @@ pub struct State {
     pub changed: Vec<JobId>,
     /// Jobs that ended since the last decision, and when, in that order.
     pub ended: Vec<(JobId, Time)>,
+    /// Pools that are lent, by id; a pool that is not in it is ours for good.
+    pub loans: Vec<Loan>,
+    /// How often an owner said what it needs.
+    pub recalls: u64,
     /// How many decisions were taken.
     pub decisions: u64,
     /// Whether the host keeps rounds, so that each decision begins one.
@@ -123,6 +139,8 @@ impl State {
             demand: 0,
             changed: Vec::new(),
             ended: Vec::new(),
+            loans: Vec::new(),
+            recalls: 0,
             decisions: 0,
             keeps_rounds: false,
             now: Time::ZERO,
@@ -141,7 +159,12 @@ impl State {
 
     /// How much of what happened a decision has seen that is taken on this state.
     pub fn seen(&self) -> Seen {
-        Seen { changed: self.changed.len(), ended: self.ended.len() }
+        Seen { changed: self.changed.len(), ended: self.ended.len(), recalls: self.recalls }
+    }
+
+    /// Whether a decision that has seen so much knew all that owners of pools need by now.
+    pub fn knew_recalls(&self, seen: Seen) -> bool {
+        seen.recalls == self.recalls
     }
 
     /// A decision was taken that has seen so much.

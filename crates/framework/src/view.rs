@@ -1,6 +1,6 @@
 //! All that a policy may know: a moment, frozen.
 
-use crate::{Free, Knowledge, Needs, State, Trials};
+use crate::{Free, Knowledge, Loan, Needs, State, Trials};
 use std::sync::Arc;
 use trainyard_profile::training::StepTime;
 use trainyard_profile::{BatchLimits, Batches, ChangeCost};
@@ -157,6 +157,11 @@ impl<'a> View<'a> {
     /// Jobs that ended since the last decision, and when.
     pub fn ended(&self) -> &'a [(JobId, Time)] {
         &self.state.ended
+    }
+
+    /// Pools that are lent, and how many of their nodes must go back with this decision.
+    pub fn loans(&self) -> &'a [Loan] {
+        &self.state.loans
     }
 
     /// Whether the host keeps rounds, so that each decision begins one.

@@ -2,8 +2,8 @@
 
 use crate::{
     afs_l, afs_p, allox, chronus, conservative, easy, edf, elas, elasticflow, fair_share, fifo,
-    gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, las, least_laxity, load, optimus,
-    place, pollux, priority, shockwave, sia, sjf, srsf, srtf, themis, tiresias,
+    gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, las, least_laxity, load, lyra,
+    optimus, place, pollux, priority, shockwave, sia, sjf, srsf, srtf, themis, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -49,6 +49,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &optimus::ENTRY,
     &chronus::ENTRY,
     &sia::ENTRY,
+    &lyra::ENTRY,
 ];
 
 /// One policy of each family, in the order of the table: what `compare` shows by default.

@@ -7,6 +7,7 @@
 //! - [`simulate`]: the loop, in `run`; [`go_on`]: the same from a moment that somebody else led to, in `resume`.
 //! - [`Truth`]: how much work jobs really are and how fast they really run.
 //! - [`Options`], [`Semantics`]: how time, costs, estimates and failures behave; presets of published simulators.
+//! - [`Lending`]: a pool whose owner takes nodes back and lends them again.
 //! - `world`, `tasks`, `queue`, `failures`: what happens and when.
 //! - `estimates`: what policies are told about sizes, with a stated error.
 //! - [`Outcome`]: what came of it.
@@ -14,6 +15,7 @@
 mod estimates;
 mod failures;
 mod interference;
+mod lending;
 mod options;
 mod outcome;
 mod queue;
@@ -25,6 +27,7 @@ mod tasks;
 mod truth;
 mod world;
 
+pub use lending::Lending;
 pub use options::{
     Charge, DecisionCost, Distance, FailureModel, Options, Rounding, Semantics, Window,
 };

@@ -1,5 +1,6 @@
 //! How time, costs, estimates and failures behave in a run.
 
+use crate::lending::Lending;
 use serde::Serialize;
 use trainyard_engine::{Setup, Trigger};
 use trainyard_profile::CostModel;
@@ -116,6 +117,8 @@ pub struct Options {
     pub decision_cost: DecisionCost,
     /// Random failures of nodes.
     pub failures: Option<FailureModel>,
+    /// A pool of which only what its owner does not need may be used.
+    pub lending: Option<Lending>,
     /// How often a running job saves, so that a failure loses only what came after.
     pub checkpoint_every: Span,
     /// The jobs that count; all if not given.
@@ -141,6 +144,7 @@ impl Default for Options {
             interference: 0.0,
             decision_cost: DecisionCost::default(),
             failures: None,
+            lending: None,
             checkpoint_every: Span::secs(1800),
             measured: None,
             injected: Vec::new(),

@@ -21,6 +21,8 @@ pub(crate) enum Future {
     Break { node: NodeId },
     /// A node is repaired.
     Repair { node: NodeId },
+    /// The owner of a pool looks at what it needs.
+    Lend,
     /// The n-th injected event.
     Injected { index: u32 },
     /// The slowest has done its part of a round; void if that was worked out anew since.

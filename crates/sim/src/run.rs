@@ -2,6 +2,7 @@
 
 use crate::estimates::Estimates;
 use crate::failures::Failures;
+use crate::lending::Owner;
 use crate::options::{DecisionCost, Distance, Options};
 use crate::outcome::{JobOutcome, Outcome};
 use crate::queue::Future;
@@ -116,6 +117,7 @@ struct Simulation<'a> {
     pipeline: Pipeline,
     world: World<'a>,
     failures: Option<Failures>,
+    owner: Option<Owner>,
     next_submission: usize,
     delayed: Vec<Vec<Action>>,
     /// All jobs of the run, ascending.
@@ -166,6 +168,11 @@ impl<'a> Simulation<'a> {
                 world.queue.push(now + failures.until_break(node), Future::Break { node });
             }
         }
+        let law = options.lending.as_ref();
+        let owner = law.and_then(|law| Owner::new(law, &cluster, options.seed));
+        if owner.is_some() {
+            world.queue.push(start, Future::Lend);
+        }
         for (index, (time, _)) in options.injected.iter().enumerate() {
             world.queue.push(*time, Future::Injected { index: index as u32 });
         }
@@ -177,6 +184,7 @@ impl<'a> Simulation<'a> {
             pipeline,
             world,
             failures,
+            owner,
             next_submission: 0,
             delayed: Vec::new(),
             jobs: Vec::with_capacity(ids.len()),
@@ -323,6 +331,14 @@ impl<'a> Simulation<'a> {
             Future::Injected { index } => {
                 let event = self.options.injected[index as usize].1.clone();
                 self.engine.apply(at, event);
+            }
+            Future::Lend => {
+                if let Some(owner) = &mut self.owner {
+                    if let Some(nodes) = owner.needed(at) {
+                        self.engine.apply(at, Event::Needed(owner.pool, nodes));
+                    }
+                    self.world.queue.push(owner.next(at), Future::Lend);
+                }
             }
             Future::Break { node } => {
                 self.engine.apply(at, Event::NodeLost(node));

@@ -71,6 +71,9 @@ fn options(scenario: &Scenario, semantics: Semantics) -> Options {
     for (at, job) in &scenario.cancels {
         options.injected.push((*at, Event::Cancelled(*job)));
     }
+    for (at, pool, nodes) in &scenario.needs {
+        options.injected.push((*at, Event::Needed(*pool, *nodes)));
+    }
     options
 }
 

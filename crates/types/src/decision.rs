@@ -19,6 +19,9 @@ pub struct Decision {
     pub changes: Vec<Change>,
     /// Jobs of a group that the policy ends for good.
     pub ends: Vec<JobId>,
+    /// Nodes that go back to the owner of their pool.
+    #[serde(default)]
+    pub back: Vec<NodeId>,
     /// Answers about jobs that were asked for admission.
     pub verdicts: Vec<(JobId, Verdict)>,
     /// When the policy wants to be asked again though nothing happens.

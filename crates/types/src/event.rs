@@ -82,6 +82,8 @@ pub enum Event {
     Claimed(NodeId, u32),
     /// The pool a node belongs to changed: loaned or reclaimed.
     PoolChanged(NodeId, PoolId),
+    /// The owner of a pool needs so many of its nodes; the others are lent.
+    Needed(PoolId, u32),
     /// The price of a type changed.
     PriceChanged(GpuType, f64),
     /// The ceiling of a tenant changed.

@@ -1,4 +1,4 @@
-//! Clusters as text: one line such as `16x8 a100, 4x4 t4`, or a TOML text.
+//! Clusters as text: one line such as `16x8 a100, 4x4 t4 in inference`, or a TOML text.
 //!
 //! ```toml
 //! [[kind]]                  # only for types that are not known, or to override what is assumed
@@ -33,10 +33,12 @@
 
 use crate::cluster_toml;
 use trainyard_profile::{ANY_KIND, InputError, kinds, nearest};
-use trainyard_types::{Cluster, GpuKind, GpuType, Tenants};
+use trainyard_types::{Cluster, GpuKind, GpuType, PoolId, Tenants};
 
 /// More nodes than this are taken for a slip of the pen.
 pub const NODES_MAX: u64 = 1_000_000;
+/// The pool of nodes of which nothing is said.
+pub const DEFAULT_POOL: &str = "default";
 /// More GPUs in one node than this cannot be expressed.
 pub const GPUS_PER_NODE_MAX: u64 = 64;
 
@@ -59,7 +61,8 @@ pub fn parse_tenants(text: &str) -> Result<Tenants, InputError> {
     cluster_toml::parse_tenants(text)
 }
 
-/// Reads `16x8 a100, 4x4 t4`: nodes, GPUs in each, their type. All nodes stand in one rack.
+/// Reads `16x8 a100, 4x4 t4 in inference`: nodes, GPUs in each, their type, and their pool if it is not the first. All
+/// nodes stand in one rack.
 pub fn parse_line(text: &str) -> Result<Cluster, InputError> {
     let mut cluster = Cluster { pools: vec!["default".to_owned()], ..Cluster::default() };
     if text.trim().is_empty() {
@@ -76,9 +79,12 @@ pub fn parse_line(text: &str) -> Result<Cluster, InputError> {
             .ok_or_else(|| InputError::wrong(0, "cluster", part, shape))?;
         let nodes = whole(part, nodes, ("nodes", NODES_MAX - cluster.nodes.len() as u64))?;
         let gpus = whole(part, gpus, ("GPUs in a node", GPUS_PER_NODE_MAX))?;
+        let (kind, pool) = kind.split_once(" in ").unwrap_or((kind, DEFAULT_POOL));
         let kind = known_kind(&mut cluster, 0, kind)?;
+        let pool = pool_named(&mut cluster, part, pool.trim())?;
         for _ in 0..nodes {
-            cluster.add_node(kind, gpus as u8);
+            let id = cluster.add_node(kind, gpus as u8);
+            cluster.nodes[id.index()].pool = pool;
         }
     }
     Ok(cluster)
@@ -86,18 +92,33 @@ pub fn parse_line(text: &str) -> Result<Cluster, InputError> {
 
 /// The cluster as the line that [`parse_line`] reads; what the line cannot say is left out.
 pub fn line_of(cluster: &Cluster) -> String {
-    let mut groups: Vec<(u32, u8, GpuType)> = Vec::new();
+    let mut groups: Vec<(u32, (u8, GpuType, PoolId))> = Vec::new();
     for node in &cluster.nodes {
+        let what = (node.gpus, node.kind, node.pool);
         match groups.last_mut() {
-            Some((count, gpus, kind)) if (*gpus, *kind) == (node.gpus, node.kind) => *count += 1,
-            _ => groups.push((1, node.gpus, node.kind)),
+            Some((count, same)) if *same == what => *count += 1,
+            _ => groups.push((1, what)),
         }
     }
-    let parts: Vec<String> = groups
-        .iter()
-        .map(|(count, gpus, kind)| format!("{count}x{gpus} {}", cluster.kinds[kind.index()].name))
-        .collect();
-    parts.join(", ")
+    let shown = |(count, (gpus, kind, pool)): &(u32, (u8, GpuType, PoolId))| {
+        let kind = &cluster.kinds[kind.index()].name;
+        match cluster.pools.get(pool.index()) {
+            Some(pool) if pool != DEFAULT_POOL => format!("{count}x{gpus} {kind} in {pool}"),
+            _ => format!("{count}x{gpus} {kind}"),
+        }
+    };
+    groups.iter().map(shown).collect::<Vec<String>>().join(", ")
+}
+
+/// The pool of that name, added if it is new.
+fn pool_named(cluster: &mut Cluster, part: &str, name: &str) -> Result<PoolId, InputError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || !name.chars().all(plain) {
+        let expected = "the name of a pool after `in`: letters, digits, `-`, `_`, `.`";
+        return Err(InputError::wrong(0, "cluster", part, expected));
+    }
+    let found = cluster_toml::pool_of(cluster, name);
+    found.ok_or_else(|| InputError::wrong(0, "cluster", part, "at most 65535 pools"))
 }
 
 /// A type with what is generally known about it, or `None` if nothing is.
@@ -194,6 +215,16 @@ mod tests {
     }
 
     #[test]
+    fn a_line_names_pools_and_reads_them_back() {
+        let text = "2x8 a100, 1x4 t4 in inference, 1x4 t4";
+        let cluster = parse_line(text).unwrap();
+        assert_eq!(cluster.pools, ["default", "inference"]);
+        let pools: Vec<u16> = cluster.nodes.iter().map(|node| node.pool.0).collect();
+        assert_eq!(pools, [0, 0, 1, 0]);
+        assert_eq!(line_of(&cluster), text);
+    }
+
+    #[test]
     fn a_wrong_line_is_refused_with_a_reason() {
         for (text, expected) in [
             ("", "`cluster` is missing"),
@@ -207,6 +238,8 @@ mod tests {
             ("2x8 a1000", "did you mean `a100`?"),
             ("2x8 a 100", "letters, digits"),
             ("2x8 any", "letters, digits"),
+            ("2x8 a100 in ", "letters, digits"),
+            ("2x8 a100 in a pool", "the name of a pool"),
             ("2x8 a100,,1x1 t4", "nodes x GPUs"),
         ] {
             let found = fault(text);

@@ -122,7 +122,7 @@ fn read_racks(
     }
 }
 
-fn pool_of(cluster: &mut Cluster, name: &str) -> Option<PoolId> {
+pub(crate) fn pool_of(cluster: &mut Cluster, name: &str) -> Option<PoolId> {
     if let Some(index) = cluster.pools.iter().position(|pool| pool == name) {
         return Some(PoolId(index as u16));
     }

@@ -19,6 +19,7 @@
 //! fail      node 0 at 100s for 50s
 //! fail      gpu 0.3 at 10s for 20s
 //! cancel    a at 30s
+//! needs     2 of inference at 1h
 //! seed      7
 //! expect    table | log
 //! ```
@@ -31,7 +32,9 @@ use crate::reference::Reference;
 use crate::scenario_job::{JobWords, read_job};
 use crate::{Workload, cluster, scenario_training};
 use trainyard_profile::{Catalog, CostModel, InputError};
-use trainyard_types::{Cluster, GpuAt, JobId, NodeId, Span, Tenant, TenantId, Tenants, Time};
+use trainyard_types::{
+    Cluster, GpuAt, JobId, NodeId, PoolId, Span, Tenant, TenantId, Tenants, Time,
+};
 
 /// A scenario as it was written; policies and the like are names that the caller builds.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +61,8 @@ pub struct Scenario {
     pub failures: Vec<Failure>,
     /// What users give up, in order of time.
     pub cancels: Vec<(Time, JobId)>,
+    /// How many nodes of a pool its owner needs from then on, in order of time.
+    pub needs: Vec<(Time, PoolId, u32)>,
     /// The seed of every draw.
     pub seed: u64,
     /// What the golden text shows.
@@ -130,6 +135,7 @@ const WORDS: [&str; 15] = [
     "error",
     "fail",
     "cancel",
+    "needs",
     "seed",
     "expect",
 ];
@@ -159,6 +165,7 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
         error: 0.0,
         failures: Vec::new(),
         cancels: Vec::new(),
+        needs: Vec::new(),
         seed: 0,
         expect: Expect::Table,
     };
@@ -167,6 +174,7 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
     }
     scenario.failures.sort_by_key(|failure| failure.at);
     scenario.cancels.sort();
+    scenario.needs.sort();
     Ok(scenario)
 }
 
@@ -296,6 +304,7 @@ fn read_line(line: &Line<'_>, scenario: &mut Scenario) -> Result<(), InputError>
         }
         "fail" => scenario.failures.push(read_failure(line, &scenario.cluster)?),
         "cancel" => scenario.cancels.push(read_cancel(line, &scenario.workload)?),
+        "needs" => scenario.needs.push(read_need(line, &scenario.cluster)?),
         "seed" => scenario.seed = line.rest.parse().map_err(|_| line.wrong("a whole number"))?,
         "expect" => {
             scenario.expect = match line.rest {
@@ -345,6 +354,20 @@ fn read_failure(line: &Line<'_>, cluster: &Cluster) -> Result<Failure, InputErro
     };
     let length = length.map_or(Ok(Span::MAX), |text| span(text))?;
     Ok(Failure { at: Time::ZERO + span(at)?, length, what })
+}
+
+fn read_need(line: &Line<'_>, cluster: &Cluster) -> Result<(Time, PoolId, u32), InputError> {
+    let words: Vec<&str> = line.rest.split_whitespace().collect();
+    let [nodes, "of", pool, "at", at] = words[..] else {
+        return Err(line.wrong("nodes, a pool and a moment, such as `2 of inference at 1h`"));
+    };
+    let nodes = nodes.parse().map_err(|_| line.wrong("a whole number of nodes"))?;
+    let at: Span = at.parse().map_err(|_| line.wrong("a moment such as `30s`"))?;
+    let index = cluster.pools.iter().position(|name| name == pool).ok_or_else(|| {
+        let pools = cluster.pools.iter().map(String::as_str);
+        InputError::unknown(line.number, "needs", pool, pools)
+    })?;
+    Ok((Time::ZERO + at, PoolId(index as u16), nodes))
 }
 
 fn read_cancel(line: &Line<'_>, workload: &Workload) -> Result<(Time, JobId), InputError> {

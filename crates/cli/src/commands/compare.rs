@@ -56,6 +56,7 @@ pub fn prepare(run: &RunArgs) -> Result<(Given, Options), Failure> {
     let options = options::read(&run.world, seed)?;
     let given = given::load(&run.given)?;
     options::refuse_window(&options, &given.workload)?;
+    options::refuse_pool(&options, &given.cluster)?;
     Ok((given, options))
 }
 

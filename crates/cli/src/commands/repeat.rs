@@ -32,6 +32,7 @@ pub fn run(args: &CompareArgs, text: &str, output: &Output) -> Result<(), Failur
         let options = options::read(world, *seed)?;
         let given = given::load(&given)?;
         options::refuse_window(&options, &given.workload)?;
+        options::refuse_pool(&options, &given.cluster)?;
         // Only the first is looked into job by job.
         let record = if kept.is_none() { recorded(out) } else { Record::Nothing };
         let results = experiment::run_all(&given, &entrants, &options, (out, record))?;
