@@ -121,7 +121,7 @@ pub enum Expect {
     Log,
 }
 
-const WORDS: [&str; 15] = [
+const WORDS: [&str; 16] = [
     "cluster",
     "tenant",
     "training",
