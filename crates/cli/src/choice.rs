@@ -4,8 +4,10 @@ use crate::args::StageArgs;
 use crate::failure::Failure;
 use trainyard_framework::{ConfigError, Entry, PolicyEntry, RawSettings, nearest};
 use trainyard_policies::compose::{Choice, Selection, find};
-use trainyard_policies::registry::{GATES, PLACERS, POLICIES, TUNERS, representatives};
+use trainyard_policies::registry::{GATES, PLACERS, POLICIES, TUNERS, Traits, representatives};
 use trainyard_sim::Semantics;
+use trainyard_types::Job;
+use trainyard_workload::Workload;
 
 /// One policy that takes part, with all that is put around it.
 pub struct Entrant {
@@ -17,15 +19,24 @@ pub struct Entrant {
     pub selection: Selection,
 }
 
-/// Those that `--policies` names, or one of each family.
+/// What there is to decide about the jobs of a workload.
+pub fn traits_of(workload: &Workload) -> Traits {
+    let any = |holds: fn(&Job) -> bool| workload.jobs.iter().any(|one| holds(&one.job));
+    Traits {
+        elastic: any(|job| !job.want.is_rigid()),
+        deadlines: any(|job| job.deadline().is_some()),
+    }
+}
+
+/// Those that `--policies` names, or one of each family that has something to decide.
 pub fn entrants(
     policies: &[String],
     stages: &StageArgs,
-    semantics: Semantics,
+    (semantics, jobs): (Semantics, Traits),
 ) -> Result<Vec<Entrant>, Failure> {
     let mut names: Vec<String> = policies.iter().flat_map(|list| split_choices(list)).collect();
     if policies.is_empty() {
-        names = representatives().iter().map(|entry| entry.name.to_owned()).collect();
+        names = representatives(jobs).iter().map(|entry| entry.name.to_owned()).collect();
     } else if names.iter().any(|name| name == "all") {
         names = POLICIES.iter().map(|entry| entry.name.to_owned()).collect();
     }

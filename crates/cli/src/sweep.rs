@@ -1,6 +1,6 @@
 //! The runs of a sweep: a cross product of settings, each run with a name that never changes.
 
-use crate::args::{GivenArgs, StageArgs, VERSION, WorldArgs};
+use crate::args::{GivenArgs, Loose, StageArgs, VERSION, WorldArgs};
 use crate::choice::{self, Entrant};
 use crate::failure::Failure;
 use crate::given::{self, Given};
@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trainyard_policies::registry::Traits;
 use trainyard_sim::Options;
 use trainyard_types::Time;
 use trainyard_workload::Workload;
@@ -140,7 +141,9 @@ pub fn cells(args: &SweepArgs) -> Result<Vec<Cell>, Failure> {
         None => vec![first],
     };
     let semantics = args.world.semantics.semantics();
-    let entrants = choice::entrants(&args.policies, &args.stages, semantics)?;
+    // Many workloads may take part, and none is read yet.
+    let jobs = Traits { elastic: args.given.freedom != Loose::AsGiven, deadlines: false };
+    let entrants = choice::entrants(&args.policies, &args.stages, (semantics, jobs))?;
     let mut axes: Vec<Axis> = vec![
         ("trace".to_owned(), listed(args.traces.as_deref(), ',')),
         ("cluster".to_owned(), listed(args.clusters.as_deref(), '|')),

@@ -5,7 +5,7 @@ use crate::{
     gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, las, least_laxity, load, lyra,
     optimus, place, pollux, priority, shockwave, sia, sjf, srsf, srtf, themis, tiresias,
 };
-use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
+use trainyard_framework::{Family, GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
 /// All policies, family by family. The first of each family is its best on the embedded
 /// workload by mean completion time, and stands for it, see [`representatives`].
@@ -52,10 +52,30 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &lyra::ENTRY,
 ];
 
-/// One policy of each family, in the order of the table: what `compare` shows by default.
-pub fn representatives() -> Vec<&'static PolicyEntry> {
+/// What there is to decide about the jobs of a run beyond their order and place.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traits {
+    /// Some allow several sizes.
+    pub elastic: bool,
+    /// Some have a deadline.
+    pub deadlines: bool,
+}
+
+impl Traits {
+    /// Whether a family has something of its own to decide about such jobs.
+    fn concern(self, family: Family) -> bool {
+        match family {
+            Family::Elastic | Family::Goodput => self.elastic,
+            Family::Deadline => self.deadlines,
+            _ => true,
+        }
+    }
+}
+
+/// One policy of each family that has something to decide, in the order of the table: what `compare` shows by default.
+pub fn representatives(jobs: Traits) -> Vec<&'static PolicyEntry> {
     let mut chosen: Vec<&'static PolicyEntry> = Vec::new();
-    for entry in POLICIES.iter().copied() {
+    for entry in POLICIES.iter().copied().filter(|entry| jobs.concern(entry.class.family)) {
         if chosen.iter().all(|other| other.class.family != entry.class.family) {
             chosen.push(entry);
         }

@@ -28,7 +28,8 @@ pub fn run(args: &CompareArgs, output: &Output) -> Result<(), Failure> {
     }
     let RunArgs { stages, world, out, .. } = &args.run;
     let (given, options) = prepare(&args.run)?;
-    let entrants = choice::entrants(&args.policies, stages, world.semantics.semantics())?;
+    let jobs = choice::traits_of(&given.workload);
+    let entrants = choice::entrants(&args.policies, stages, (world.semantics.semantics(), jobs))?;
     let results = experiment::run_all(&given, &entrants, &options, (out, recorded(out)))?;
     let (done, broken) = sorted_out(&entrants, results);
     let comparison = Comparison {

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::given::{self, Given};
 use crate::output::Output;
 use crate::{choice, figures, options, seeds};
+use trainyard_policies::registry::Traits;
 use trainyard_report::html::More;
 use trainyard_report::parts::Parts;
 use trainyard_report::replicas::{Repeated, Replicas};
@@ -21,7 +22,11 @@ pub fn run(args: &CompareArgs, text: &str, output: &Output) -> Result<(), Failur
     let first = options::whole("--seed", &args.run.given.seed, options::SEED_MAX)?;
     let seeds = seeds::read(text, first)?;
     figures::refuse_early(out)?;
-    let entrants = choice::entrants(&args.policies, stages, world.semantics.semantics())?;
+    let jobs = match args.policies.is_empty() {
+        true => choice::traits_of(&given::load(&args.run.given)?.workload),
+        false => Traits::default(),
+    };
+    let entrants = choice::entrants(&args.policies, stages, (world.semantics.semantics(), jobs))?;
     let mut policies: Vec<Repeated> = Vec::new();
     let mut parts = out.by.map(|by| Parts::new(by.by()));
     let mut kept: Option<(Given, Vec<Done>, About)> = None;

@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::{figures, options};
 use trainyard_framework::Knowledge;
+use trainyard_policies::registry::Traits;
 use trainyard_report::html::More;
 use trainyard_report::{About, Comparison, Knows, Run};
 use trainyard_sim::{Options, Outcome, Point, Series};
@@ -55,7 +56,7 @@ pub fn run(args: &ShadowArgs, output: &Output) -> Result<(), Failure> {
     figures::refuse_early(&args.out)?;
     let options = read_options(args)?;
     let semantics = args.world.semantics.semantics();
-    let entrants = choice::entrants(&args.policies, &args.stages, semantics)?;
+    let entrants = choice::entrants(&args.policies, &args.stages, (semantics, Traits::default()))?;
     let history = watch(args)?;
     let inventory = inventory(&history, args);
     if inventory.cluster.nodes.is_empty() {
