@@ -126,13 +126,14 @@ pub(crate) fn divide<T>(
     let mut knockout = Knockout::new(first, &second_wins);
     while let Some(at) = knockout.winner() {
         let found = next(contest, at);
-        // Others may have taken the room for the step with which it won: then it plays again with a smaller one.
-        if found.is_some() && found == steps[at] {
-            contest.raise(at, found.expect("just seen"));
-            steps[at] = next(contest, at);
-        } else {
-            steps[at] = found;
-        }
+        steps[at] = match found {
+            Some(size) if found == steps[at] => {
+                contest.raise(at, size);
+                next(contest, at)
+            }
+            // Others took the room for the step with which it won: it plays again with a smaller one, or leaves.
+            Some(_) | None => found,
+        };
         knockout.set(at, standing(contest, at, steps[at]), &second_wins);
     }
 }

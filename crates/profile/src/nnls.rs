@@ -166,12 +166,10 @@ mod tests {
             if m[k][k].abs() < 1e-9 {
                 return None;
             }
-            for i in (0..n).filter(|i| *i != k) {
-                let factor = m[i][k] / m[k][k];
-                for j in k..=n {
-                    let above = m[k][j];
-                    m[i][j] -= factor * above;
-                }
+            let above = m[k].clone();
+            for (_, row) in m.iter_mut().enumerate().filter(|(i, _)| *i != k) {
+                let factor = row[k] / above[k];
+                row.iter_mut().zip(&above).for_each(|(x, above)| *x -= factor * above);
             }
         }
         Some((0..n).map(|k| m[k][n] / m[k][k]).collect())

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use trainyard_engine::{Engine, Setup};
 use trainyard_framework::{Beliefs, ChangeCost, RawSettings};
 use trainyard_policies::compose::{Choice, Selection};
+use trainyard_profile::Catalog;
+use trainyard_sim::{FailureModel, Options, Outcome, Quiet, simulate};
 use trainyard_testkit::host::Host;
 use trainyard_types::{
-    Action, Cluster, Config, Job, JobId, Rate, Reason, Tenants, Time, Want, Work,
+    Action, Cluster, Config, Job, JobId, Rate, Reason, Span, Tenants, Time, Want, Work,
 };
+use trainyard_workload::{Arrival, Spec, cluster, generate};
 
 /// Beliefs that go by the number of the job.
 struct Odd;
@@ -108,4 +111,51 @@ fn whoever_is_told_nothing_goes_by_what_it_sees() {
     let sizes = sizes(&host);
     assert_eq!(sizes.len(), 6, "nobody's speed is told, so that all are alike");
     assert!(sizes.values().all(|sizes| sizes[0] == 1), "nothing was seen yet: {sizes:?}");
+}
+
+/// Elastic, rigid and shared jobs of several tenants on two types, with nodes that are lost and estimates that err.
+fn mishaps(policy: &str, settings: &[&str]) -> Outcome {
+    let (cluster, _) = cluster::parse("3x8 v100, 2x4 a100").expect("a valid cluster");
+    let spec = Spec {
+        jobs: 100,
+        seed: 11,
+        arrival: Arrival::Load(1.4),
+        models: vec!["gavel-*".to_owned(), "elasticflow-*".to_owned()],
+        tenants: 3,
+        elastic_share: 0.7,
+        ..Spec::default()
+    };
+    let workload = generate(&spec, &Catalog::builtin(), &cluster).expect("a valid spec");
+    let mut options = Options {
+        failures: Some(FailureModel { between: Span::secs(40_000), repair: Span::secs(3_000) }),
+        estimate_error: 1.0,
+        ..Options::default()
+    };
+    options.setup.check_every = 1;
+    options.decision_cost.fixed = Span::secs(1);
+    let settings = RawSettings::parse(settings.iter().copied()).expect("settings");
+    let policy = Choice { name: policy.to_owned(), settings };
+    let pipeline = Selection { policy, ..Selection::default() }.build().expect("it builds");
+    simulate(&workload, &Arc::new(cluster), pipeline, &options, &mut Quiet)
+}
+
+#[test]
+fn elastic_jobs_are_served_whatever_happens() {
+    let cases: [(&str, &[&str]); 7] = [
+        ("afs-l", &[]),
+        ("afs-l", &["resize_cost=false"]),
+        ("afs-p", &[]),
+        ("afs-p", &["turn=0s", "resize_cost=false"]),
+        ("optimus", &[]),
+        ("optimus", &["knowledge=observed"]),
+        ("optimus", &["rules=authors"]),
+    ];
+    for (policy, settings) in cases {
+        let outcome = mishaps(policy, settings);
+        let stats = &outcome.stats;
+        let wrong = (stats.faults, stats.policy_errors, stats.policy_panics);
+        assert_eq!(wrong, (0, 0, 0), "{policy} {settings:?} {:?}", stats.fault_samples);
+        assert!(outcome.unfinished.is_empty(), "{policy} {settings:?} left some");
+        assert_eq!(outcome.jobs, mishaps(policy, settings).jobs, "{policy} {settings:?}");
+    }
 }

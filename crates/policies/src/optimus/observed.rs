@@ -59,7 +59,7 @@ impl Observations {
             Some(measured) if !measured.steps.is_empty() => {
                 self.in_work(timed(job, kind, &measured.steps), job, kind)
             }
-            _ => self.from_outside(job, kind),
+            _ => self.watched(job, kind),
         };
         let batch = observed.first().map_or(1.0, |one| one.batch);
         match SpeedModel::fit(Form::AllReduce, &observed) {
@@ -83,7 +83,7 @@ impl Observations {
         timed
     }
 
-    fn from_outside(&self, job: JobRef<'_>, kind: GpuType) -> Vec<Observed> {
+    fn watched(&self, job: JobRef<'_>, kind: GpuType) -> Vec<Observed> {
         let seen = self.seen.get(&job.id()).into_iter().flatten();
         seen.filter(|((on, _), _)| *on == kind)
             .map(|((_, gpus), rate)| Observed {
