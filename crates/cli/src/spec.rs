@@ -8,7 +8,7 @@ use trainyard_workload::Spec;
 pub const LAWS_HELP: &str = "\
 Laws (--set KEY=VALUE here, or after --generate elsewhere):
   jobs, seed, tenants      numbers
-  like                     laws | gavel-single | gavel-multiple: the generator of others, with per-hour or at-once
+  like                     laws | gavel-single | gavel-multiple | elasticflow: the generator of others, with per-hour or at-once
   load, per-hour           arrivals: a part of the cluster, or jobs an hour; arrival=at-once for all at time zero
   daily                    how strongly arrivals follow the time of day, 0 to 0.95
   duration                 gavel | elasticflow | philly | log-normal:median=40m,sigma=1.5 | exponential:mean=1h

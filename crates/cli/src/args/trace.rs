@@ -181,7 +181,7 @@ pub struct AnonymiseArgs {
 /// `trace generate`.
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
-    /// Jobs as the generator of others draws them, seed by seed: gavel-single or gavel-multiple.
+    /// Jobs as the generator of others draws them, seed by seed: gavel-single, gavel-multiple or elasticflow.
     #[arg(long, value_name = "WHOSE")]
     pub like: Option<String>,
     /// How many jobs.
