@@ -82,6 +82,7 @@ impl Assumed {
             CostModel::Scaled(factor) => usual.scaled(factor),
             CostModel::Free => Span::ZERO,
             CostModel::Flat { start, .. } => start,
+            CostModel::ByGpus { start, .. } => start.scaled(CostModel::by_gpus(gpus)),
         };
         start.as_secs_f64()
     }
