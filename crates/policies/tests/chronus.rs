@@ -10,11 +10,12 @@ use std::sync::Arc;
 use trainyard_framework::RawSettings;
 use trainyard_policies::compose::{Choice, Selection};
 use trainyard_sim::{Options, Outcome, Quiet, Semantics, simulate};
+use trainyard_testkit::host::Host;
 use trainyard_testkit::places::shared;
 use trainyard_testkit::say;
-use trainyard_types::Cluster;
-use trainyard_workload::Workload;
+use trainyard_types::{Cluster, End, Job, JobId, Reason, Span, Tenants, Time, Work};
 use trainyard_workload::import::{ImportContext, import_any};
+use trainyard_workload::{TraceJob, Workload};
 
 fn trace(name: &str, cluster: &Cluster) -> Option<Workload> {
     let path = shared(&format!("golden/chronus/input_s100_{name}.csv.gz"))?;
@@ -113,6 +114,61 @@ fn equal_ends(run: &str, workload: &Workload, outcome: &Outcome) -> Option<usize
         (ends[&workload.label(one.job)] - end).abs() < 0.01
     };
     Some(outcome.jobs.iter().filter(is_equal).count())
+}
+
+#[test]
+fn jobs_that_make_no_sense_leave_the_rest_alone() {
+    let cluster = Cluster::uniform(1, 4, "v100");
+    let minutes = |minutes: u64| Time(Span::secs(minutes * 60).0);
+    let mut workload = Workload::empty("odd");
+    let mut add = |gpus: u32, seconds: f64, deadline: u64| {
+        let id = JobId(workload.jobs.len() as u32);
+        let mut job = Job::simple(id, minutes(30), gpus);
+        job.worth = vec![(minutes(deadline), 1.0)];
+        workload.jobs.push(TraceJob::new(job, Work(seconds)));
+    };
+    // Over before it came, nothing to do, wider than the cluster, and one that is sound.
+    add(4, 600.0, 10);
+    add(1, 0.0, 60);
+    add(64, 600.0, 90);
+    add(4, 600.0, 60);
+    for (settings, preset) in [
+        (&[][..], Semantics::Native),
+        (&["profile=true"], Semantics::Native),
+        (&[], Semantics::Chronus),
+    ] {
+        let settings = RawSettings::parse(settings.iter().copied()).expect("valid settings");
+        let choice = Choice { name: "chronus".to_owned(), settings };
+        let mut selection = Selection { policy: choice, ..Selection::default() };
+        selection.wish(preset.wishes().iter().copied());
+        let pipeline = selection.build().expect("valid settings");
+        let cluster = Arc::new(cluster.clone());
+        let options = Options { estimate_error: 0.0, ..preset.options() };
+        let outcome = simulate(&workload, &cluster, pipeline, &options, &mut Quiet);
+        let ends: Vec<End> = outcome.jobs.iter().map(|one| one.end).collect();
+        assert_eq!(ends, [End::Finished, End::Finished, End::Rejected, End::Finished]);
+        assert!(outcome.jobs[3].ended <= minutes(60), "{preset:?}: the sound one is in time");
+        assert_eq!(outcome.stats.faults + outcome.stats.policy_panics, 0, "{preset:?}");
+    }
+}
+
+#[test]
+fn a_deadline_that_cannot_be_promised_says_by_how_much() {
+    let pipeline = Selection::policy("chronus").build().expect("it exists");
+    let mut host = Host::new(Cluster::uniform(1, 1, "v100"), Tenants::default(), pipeline);
+    let job = |id: u32, seconds: f64, deadline: u64| Job {
+        declared: Some(Work(seconds)),
+        worth: vec![(Time(Span::secs(deadline).0), 1.0)],
+        ..Job::simple(JobId(id), Time::ZERO, 1)
+    };
+    // The first takes three leases of 20 minutes, so that the second could be over at 4800 s at the soonest.
+    host.submit(0, job(0, 3000.0, 3600));
+    host.submit(0, job(1, 1000.0, 3600));
+    host.submit(0, job(2, 1000.0, 60));
+    assert!(host.runs(0) && !host.runs(1) && !host.runs(2));
+    let reasons = |id| host.engine.explain(JobId(id)).expect("known").reasons;
+    assert_eq!(reasons(1), [Reason::DeadlineLost { late: Span::secs(1200) }]);
+    assert!(matches!(reasons(2)[..], [Reason::DeadlineLost { late }] if late > Span::secs(900)));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! What is deliberately not looked at: the split of the model.
 
 use crate::batches::{Batches, rate_at};
-use crate::cost::{ChangeCost, CostModel, by_gpus};
+use crate::cost::{ChangeCost, CostModel};
 use crate::curve::{Cell, Curve, power_of, source_kind};
 use crate::host::{self, HostTable};
 use crate::model::{ANY_KIND, SizeCost};
@@ -317,7 +317,8 @@ impl Speeds {
             CostModel::Free => (Span::ZERO, Span::ZERO),
             CostModel::Flat { save, start } => (save, start),
             CostModel::ByGpus { save, start } => {
-                let factor = |config: Option<&Config>| by_gpus(config.map_or(1, |it| it.gpus));
+                let gpus = |config: Option<&Config>| config.map_or(1, |it| it.gpus);
+                let factor = |config| CostModel::by_gpus(gpus(config));
                 (save.scaled(factor(from)), start.scaled(factor(to)))
             }
             CostModel::Profile => moves.times(from, to),

@@ -84,6 +84,7 @@ impl Assumed {
             CostModel::Free => Span::ZERO,
             CostModel::Flat { start, .. } => start,
             CostModel::ByGpus { start, .. } => start.scaled(by_gpus(gpus)),
+            CostModel::ByGpus { start, .. } => start.scaled(CostModel::by_gpus(gpus)),
         };
         start.as_secs_f64()
     }
