@@ -87,12 +87,13 @@ fn batch_limits_that_cannot_be_met_are_told_and_others_go_on() {
 }
 
 #[test]
-fn a_job_that_fits_nowhere_is_told_and_others_go_on() {
+fn a_gang_without_room_is_told_and_others_go_on() {
     let mut host = host(&[]);
-    host.submit(0, Job::simple(JobId(0), Time::ZERO, 9));
+    // Five GPUs of one node, where a node has four.
+    let want = Want { nodes_max: 1, ..Want::gpus(5) };
+    host.submit(0, Job { want, ..Job::simple(JobId(0), Time::ZERO, 5) });
     host.submit(1, elastic(1, 1, None));
-    assert_eq!(planned(&host, 0), (0, None));
-    assert_eq!(reasons(&host, 0), [Reason::NeverFits { need: 9, most: 8 }]);
+    assert!(!host.runs(0));
     assert_eq!(planned(&host, 1).0, 1);
 }
 

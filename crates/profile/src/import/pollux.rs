@@ -52,11 +52,8 @@ const MACHINES: [(&str, &str); 5] = [
 impl Authors {
     /// Those of that name.
     pub fn named(name: &str) -> Option<Authors> {
-        match name {
-            "pollux" => Some(Authors::Pollux),
-            "sia" => Some(Authors::Sia),
-            _ => None,
-        }
+        let all = [("pollux", Authors::Pollux), ("sia", Authors::Sia)];
+        all.into_iter().find(|(known, _)| *known == name).map(|(_, authors)| authors)
     }
 }
 
