@@ -42,9 +42,6 @@ pub enum CostModel {
     },
 }
 
-/// 1 + log2 of a number of GPUs.
-pub fn by_gpus(gpus: u32) -> f64 {
-    1.0 + libm::log2(f64::from(gpus.max(1)))
 impl CostModel {
     /// The factor of [`CostModel::ByGpus`]: 1 + log2 of a number of GPUs.
     pub fn by_gpus(gpus: u32) -> f64 {

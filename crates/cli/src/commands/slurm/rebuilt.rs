@@ -9,7 +9,6 @@ use super::lengths::{Basis, Lengths};
 use crate::given::Given;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trainyard_profile::cost::by_gpus;
 use trainyard_profile::{Catalog, CostModel};
 use trainyard_slurm::{Fate, History, Inventory, Past};
 use trainyard_types::{
@@ -83,7 +82,6 @@ impl Assumed {
             CostModel::Scaled(factor) => usual.scaled(factor),
             CostModel::Free => Span::ZERO,
             CostModel::Flat { start, .. } => start,
-            CostModel::ByGpus { start, .. } => start.scaled(by_gpus(gpus)),
             CostModel::ByGpus { start, .. } => start.scaled(CostModel::by_gpus(gpus)),
         };
         start.as_secs_f64()
