@@ -52,11 +52,8 @@ const MACHINES: [(&str, &str); 5] = [
 impl Authors {
     /// Those of that name.
     pub fn named(name: &str) -> Option<Authors> {
-        match name {
-            "pollux" => Some(Authors::Pollux),
-            "sia" => Some(Authors::Sia),
-            _ => None,
-        }
+        const ALL: [(&str, Authors); 2] = [("pollux", Authors::Pollux), ("sia", Authors::Sia)];
+        ALL.iter().find(|(own, _)| *own == name).map(|(_, authors)| *authors)
     }
 }
 
