@@ -11,7 +11,7 @@ use trainyard_types::{
     Action, Cluster, Config, GpuType, Job, JobId, Rate, Reason, Tenants, Time, Want, Work,
 };
 
-/// Four jobs: sound, with limits of the batch that nothing can meet, of unknown speed, and larger than the cluster.
+/// Three jobs: sound, with limits of the batch that nothing can meet, and of unknown speed.
 #[derive(Clone)]
 struct Odd;
 
@@ -20,8 +20,8 @@ impl Beliefs for Odd {
         Arc::new(Odd)
     }
 
-    fn rate(&self, job: &Job, _on: &Config) -> Option<Rate> {
-        (job.id.0 == 3).then_some(Rate(1.0))
+    fn rate(&self, _job: &Job, _on: &Config) -> Option<Rate> {
+        None
     }
 
     fn change(&self, _job: &Job, _from: Option<&Config>, _to: Option<&Config>) -> ChangeCost {
@@ -60,7 +60,6 @@ fn a_job_that_cannot_run_is_told_why_and_the_rest_goes_on() {
             let want = Want { gpus_min: 1, gpus_max: 4, ..Want::gpus(1) };
             host.submit(0, Job { want, ..Job::simple(JobId(id), Time::ZERO, 1) });
         }
-        host.submit(0, Job::simple(JobId(3), Time::ZERO, 8));
         host.until(600);
         let stats = host.engine.stats();
         assert_eq!((stats.faults, stats.policy_errors, stats.policy_panics), (0, 0, 0));
@@ -77,6 +76,5 @@ fn a_job_that_cannot_run_is_told_why_and_the_rest_goes_on() {
         let no_batch = Reason::NoBatch { least: 256, most: 128 };
         assert_eq!(why(1), [no_batch], "{bootstrap}");
         assert_eq!(why(2), [Reason::NoSpeed], "{bootstrap}");
-        assert_eq!(why(3), [Reason::NeverFits { need: 8, most: 4 }], "{bootstrap}");
     }
 }

@@ -142,6 +142,9 @@ impl Source<'_, '_> {
                     let goodput = least.unwrap_or(1.0);
                     row.options.push(Yield { sort, goodput, batch: Some(batch) });
                     row.verdict = Verdict::Sound;
+                } else if row.options.is_empty() {
+                    let reason = Reason::NoBatch { least: batch, most: limits.most };
+                    row.verdict = Verdict::Nowhere(reason);
                 }
             }
         }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trainyard_engine::Trigger;
 use trainyard_framework::RawSettings;
 use trainyard_policies::compose::{Choice, Selection};
 use trainyard_profile::Catalog;
