@@ -53,6 +53,7 @@ pub mod gandiva_fair;
 pub mod gavel;
 pub mod gavel_fifo;
 pub mod gittins;
+pub mod heet;
 pub mod las;
 pub mod lyra;
 pub mod priority;

@@ -2,8 +2,7 @@
 
 use crate::{
     allox, conservative, easy, elas, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo,
-    gittins, las, load, lyra, place, priority, shockwave, sjf, srsf,
-    srtf, themis, tiresias,
+    gittins, heet, las, load, lyra, place, priority, shockwave, sjf, srsf, srtf, themis, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -40,6 +39,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &gandiva_fair::ENTRY,
     &shockwave::ENTRY,
     &lyra::ENTRY,
+    &heet::ENTRY,
 ];
 
 /// One policy of each family, in the order of the table: what `compare` shows by default.
