@@ -25,6 +25,7 @@ pub mod complete;
 pub mod cost;
 mod curve;
 pub mod document;
+pub mod gradient_noise;
 pub mod host;
 pub mod import;
 pub mod input;

@@ -34,6 +34,7 @@ pub mod scenario;
 mod scenario_job;
 pub mod spec;
 pub mod switches;
+pub mod tells;
 mod tenant_ids;
 pub mod tiresias;
 pub mod trace;
