@@ -54,6 +54,7 @@ pub mod gavel;
 pub mod gavel_fifo;
 pub mod gittins;
 pub mod heet;
+pub mod hypersched;
 pub mod kungfu;
 pub mod las;
 pub mod lyra;

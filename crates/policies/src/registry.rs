@@ -2,8 +2,8 @@
 
 use crate::{
     allox, conservative, easy, elas, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo,
-    gittins, heet, kungfu, las, load, lyra, place, priority, shockwave, sjf, srsf, srtf, themis,
-    tiresias,
+    gittins, heet, hypersched, kungfu, las, load, lyra, place, priority, shockwave, sjf, srsf,
+    srtf, themis, tiresias,
 };
 use trainyard_framework::{GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -42,6 +42,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &lyra::ENTRY,
     &heet::ENTRY,
     &kungfu::ENTRY,
+    &hypersched::ENTRY,
 ];
 
 /// One policy of each family, in the order of the table: what `compare` shows by default.
