@@ -2,8 +2,9 @@
 
 use crate::{
     afs_l, afs_p, allox, chronus, conservative, easy, edf, elas, elasticflow, fair_share, fifo,
-    gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, las, least_laxity, load, lyra,
-    optimus, place, pollux, priority, shockwave, sia, sjf, srsf, srtf, themis, tiresias,
+    gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet, hypersched, kungfu, las,
+    least_laxity, load, lyra, optimus, place, pollux, priority, shockwave, sia, sjf, srsf, srtf,
+    themis, tiresias,
 };
 use trainyard_framework::{Family, GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -50,6 +51,9 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &chronus::ENTRY,
     &sia::ENTRY,
     &lyra::ENTRY,
+    &heet::ENTRY,
+    &kungfu::ENTRY,
+    &hypersched::ENTRY,
 ];
 
 /// What there is to decide about the jobs of a run beyond their order and place.

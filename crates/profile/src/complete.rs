@@ -9,6 +9,7 @@
 //! - `low_rank`, `nearest`: the two ways.
 //! - [`choose`]: errors on hidden pairs, and the choice.
 //! - [`trial()`]: how far the ways are off on a table that is known.
+//! - [`tensor`]: the same for efficiencies by model, type and number of GPUs.
 //! - [`fill()`]: the pairs of a catalog, with those that were estimated marked as such.
 
 pub mod choose;
@@ -16,6 +17,7 @@ pub mod fill;
 mod low_rank;
 mod nearest;
 pub mod table;
+pub mod tensor;
 pub mod trial;
 
 pub use choose::{Errors, Estimate, Way, errors, estimate};

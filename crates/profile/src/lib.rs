@@ -28,6 +28,7 @@ pub mod cost;
 mod curve;
 pub mod document;
 pub mod goodput;
+pub mod gradient_noise;
 pub mod host;
 pub mod import;
 pub mod input;

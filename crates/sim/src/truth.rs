@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use trainyard_profile::{ChangeCost, Pace, Speeds};
 use trainyard_types::{Config, JobId, Sample, Span, Work};
+use trainyard_workload::tells::Tells;
 use trainyard_workload::{TraceJob, Workload};
 
 /// How much work jobs really are, how fast they really run, and what moving them really costs.
@@ -38,21 +39,35 @@ impl Truth for Written<'_> {
     }
 
     fn sample(&self, job: &TraceJob, on: &Config, done: Work) -> Sample {
+        let told = told(job, done);
         let Some(iteration) = self.speeds.iteration(job.job.model, on, done) else {
-            return Sample::default();
+            return told;
         };
         Sample {
             step: Some(Span::from_secs_f64(iteration.seconds)),
             sync: Some(Span::from_secs_f64(iteration.sync)),
             batch: Some(iteration.split.batch),
             accumulation: Some(iteration.split.accumulated),
-            noise: iteration.noise,
-            epoch: Some(iteration.epoch),
-            ..Sample::default()
+            noise: told.noise.or(iteration.noise),
+            epoch: told.epoch.or(Some(iteration.epoch)),
+            ..told
         }
     }
 
     fn change(&self, job: &TraceJob, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
         self.speeds.change(job.job.model, from, to)
+    }
+}
+
+/// What a job tells of its training when so much is done.
+fn told(job: &TraceJob, done: Work) -> Sample {
+    let Some(tells) = &job.tells else { return Sample::default() };
+    let report = Tells::report(done, job.work);
+    let curve = tells.learning.filter(|_| report > 0);
+    Sample {
+        noise: tells.noise_at(done, job.work),
+        loss: curve.map(|curve| 1.0 - curve.accuracy(report)),
+        epoch: curve.map(|_| report),
+        ..Sample::default()
     }
 }

@@ -36,6 +36,7 @@ mod scenario_job;
 mod scenario_training;
 pub mod spec;
 pub mod switches;
+pub mod tells;
 mod tenant_ids;
 pub mod tiresias;
 pub mod trace;

@@ -4,6 +4,7 @@ use crate::TraceJob;
 use crate::Workload;
 use crate::reference::Reference;
 use crate::scenario::Line;
+use crate::tells::{Learning, Tells};
 use crate::trace_row::{CLASSES, class_named};
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -36,7 +37,7 @@ const KEYS: [&str; 24] = [
     "fails",
     "declares",
 ];
-const MORE_KEYS: [&str; 2] = ["pool", "group"];
+const MORE_KEYS: [&str; 5] = ["pool", "group", "batch", "noise", "learns"];
 
 /// A job's name and the words after it, by key.
 pub(crate) struct JobWords<'a> {
@@ -121,7 +122,37 @@ pub(crate) fn read_job(
     job.declared = amount("declares")?;
     let after = words.get("after").unwrap_or("").split(',').filter(|name| !name.is_empty());
     let after = after.map(str::to_owned).collect();
-    Ok((TraceJob { fails_at, ..TraceJob::new(job, work) }, after))
+    let tells = read_tells(&words)?;
+    Ok((TraceJob { fails_at, tells, ..TraceJob::new(job, work) }, after))
+}
+
+/// What a job tells of its training: `noise 64,2048` from its start to its end, `learns 0.9,0.5,0.7` as a curve.
+fn read_tells(words: &JobWords<'_>) -> Result<Option<Tells>, InputError> {
+    let numbers = |key: &str| -> Option<Vec<f64>> {
+        words
+            .get(key)?
+            .split(',')
+            .map(|part| part.parse().ok().filter(|x: &f64| x.is_finite()))
+            .collect()
+    };
+    let mut tells = Tells::default();
+    if words.get("noise").is_some() {
+        let expected = "two numbers above 0, such as `64,2048`: the noise at the start and the end";
+        tells.noise = match numbers("noise").as_deref() {
+            Some([first, last]) if *first > 0.0 && *last > 0.0 => Some((*first, *last)),
+            _ => return Err(words.wrong("noise", expected)),
+        };
+    }
+    if words.get("learns").is_some() {
+        let expected = "best, gap and bend of the accuracy, such as `0.9,0.5,0.7`";
+        tells.learning = match numbers("learns").as_deref() {
+            Some([best, gap, bend]) if *gap >= 0.0 && *bend > 0.0 => {
+                Some(Learning { best: *best, gap: *gap, bend: *bend })
+            }
+            _ => return Err(words.wrong("learns", expected)),
+        };
+    }
+    Ok((tells != Tells::default()).then_some(tells))
 }
 
 /// A bare number is steps, a number with a unit is time at the wanted size.
@@ -161,6 +192,7 @@ fn read_want(words: &JobWords<'_>, cluster: &Cluster) -> Result<Want, InputError
     }
     want.nodes_max = words.number("nodes", (1, "a whole number of nodes"))?.unwrap_or(0);
     want.gpu_memory_mib = words.number("memory", (0, "memory of each GPU in MiB"))?.unwrap_or(0);
+    want.batch = words.number("batch", (1u32, "a whole number of samples, at least 1"))?;
     for name in words.get("kinds").unwrap_or("").split(',').filter(|name| !name.is_empty()) {
         let kind = cluster.kind(&name.to_lowercase()).ok_or_else(|| {
             let known = cluster.kinds.iter().map(|kind| kind.name.as_str());

@@ -1,6 +1,7 @@
 //! The jobs of a run, with the truth about each.
 
 use crate::reference::Reference;
+use crate::tells::Tells;
 use crate::tenant_ids::TenantIds;
 use std::sync::Arc;
 use trainyard_profile::Catalog;
@@ -17,12 +18,14 @@ pub struct TraceJob {
     pub fails_at: Option<Work>,
     /// Its batch sizes over its life, by the part of its work that is done; empty for the profile's own throughout.
     pub batches: Box<[BatchPhase]>,
+    /// What it tells of its training, besides how fast it is.
+    pub tells: Option<Tells>,
 }
 
 impl TraceJob {
     /// A job that does not fail and keeps its batch.
     pub fn new(job: impl Into<Arc<Job>>, work: Work) -> TraceJob {
-        TraceJob { job: job.into(), work, fails_at: None, batches: Box::default() }
+        TraceJob { job: job.into(), work, fails_at: None, batches: Box::default(), tells: None }
     }
 
     /// The phase it is in when so much is done; `None` before the first.

@@ -91,7 +91,7 @@ impl Side {
 }
 
 /// Solves a small symmetric positive definite system by Cholesky's method; the ridge makes it one.
-fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
+pub(super) fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
     let n = b.len();
     for j in 0..n {
         for k in 0..j {

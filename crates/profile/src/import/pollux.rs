@@ -52,8 +52,6 @@ const MACHINES: [(&str, &str); 5] = [
 impl Authors {
     /// Those of that name.
     pub fn named(name: &str) -> Option<Authors> {
-        let all = [("pollux", Authors::Pollux), ("sia", Authors::Sia)];
-        all.into_iter().find(|(known, _)| *known == name).map(|(_, authors)| authors)
         const ALL: [(&str, Authors); 2] = [("pollux", Authors::Pollux), ("sia", Authors::Sia)];
         ALL.iter().find(|(own, _)| *own == name).map(|(_, authors)| *authors)
     }
