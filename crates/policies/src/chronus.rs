@@ -174,10 +174,17 @@ impl Chronus {
         (new_lease, !new_lease && self.slot.replace(slot) != Some(slot))
     }
 
-    fn wake(&mut self, view: &View<'_>, offer: &mut Offer<'_>) {
+    /// Asks to be called at the next slot, if there is anyone it could be of use to.
+    fn wake(
+        &mut self,
+        view: &View<'_>,
+        (facts, capacity): (&[Facts<'_>], u32),
+        offer: &mut Offer<'_>,
+    ) {
+        let fits = |one: &&Facts<'_>| one.gpus <= capacity;
         let needed = match self.settings.rules {
-            Rules::Ours => view.waiting_len() > 0 || self.profiler.is_some(),
-            Rules::Authors => true,
+            Rules::Ours => facts.iter().filter(fits).any(|one| one.job.state.planned.is_none()),
+            Rules::Authors => facts.iter().any(|one| fits(&one)),
         };
         if needed {
             let next = |span: Span| Time((view.now.0 / span.0 + 1).saturating_mul(span.0));
@@ -241,7 +248,7 @@ impl Policy for Chronus {
                 }
             }
         }
-        self.wake(view, offer);
+        self.wake(view, (&facts, capacity), offer);
         Ok(())
     }
 

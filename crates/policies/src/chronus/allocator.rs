@@ -6,6 +6,7 @@
 
 use super::Settings;
 use super::book::Facts;
+use super::profiler::reserved_nodes;
 use super::search::{Batch, Seat};
 use crate::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -126,7 +127,7 @@ impl Allocator {
 
     /// Nodes that it may use.
     fn nodes(&self, free: &Free) -> impl Iterator<Item = NodeId> + use<> {
-        (0..free.nodes().saturating_sub(self.reserved)).map(|node| NodeId(node as _))
+        (0..free.nodes() - reserved_nodes(self.reserved, free)).map(|node| NodeId(node as _))
     }
 
     /// The tightest node that holds all, else the roomiest ones of one type and the tightest rest.

@@ -49,7 +49,7 @@ impl Profiler {
 
     fn own(&self, free: &Free) -> impl Iterator<Item = NodeId> + use<> {
         let nodes = free.nodes();
-        (nodes.saturating_sub(self.nodes)..nodes).map(|node| NodeId(node as _))
+        (nodes - reserved_nodes(self.nodes, free)..nodes).map(|node| NodeId(node as _))
     }
 
     /// Takes newcomers in, lets those that are through out, and starts whoever finds room; those that are not inside
@@ -143,6 +143,11 @@ impl Profiler {
             offer.note(one.id(), Reason::NoRoom { need: one.gpus, free });
         }
     }
+}
+
+/// Nodes at the end of the cluster that are kept for profiles; none where nothing else would be left.
+pub(super) fn reserved_nodes(asked: u32, free: &Free) -> u32 {
+    if asked < free.nodes() { asked } else { 0 }
 }
 
 impl Chronus {
