@@ -258,7 +258,7 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, Failure> {
 }
 
 /// What can be varied besides policies, traces, clusters, loads and seeds.
-const OVER: [&str; 10] = [
+const OVER: [&str; 11] = [
     "semantics",
     "costs",
     "estimate-error",
