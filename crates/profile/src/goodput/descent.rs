@@ -145,10 +145,8 @@ fn step(local: &Local, within: &Box7, at: &Point, damping: f64) -> Point {
     let mut aim = local.gradient.map(|slope| -slope);
     for i in 0..N {
         if held(i) {
-            for j in 0..N {
-                matrix[i][j] = 0.0;
-                matrix[j][i] = 0.0;
-            }
+            matrix[i] = [0.0; N];
+            matrix.iter_mut().for_each(|row| row[i] = 0.0);
             matrix[i][i] = 1.0;
             aim[i] = 0.0;
         } else {
