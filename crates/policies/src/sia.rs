@@ -64,7 +64,7 @@ struct Settings {
     idle_price: f64,
     restart: bool,
     doubling: bool,
-    bootstrap: Bootstrap,
+    bootstrap: Foreknown,
     rounding: bool,
     configurations: u32,
     gap: f64,
@@ -78,7 +78,7 @@ impl Default for Settings {
             idle_price: 1.1,
             restart: true,
             doubling: true,
-            bootstrap: Bootstrap::Bootstrap,
+            bootstrap: Foreknown::Bootstrap,
             rounding: false,
             configurations: 64,
             gap: 1e-4,
@@ -89,7 +89,7 @@ impl Default for Settings {
 /// What is known of a job before it runs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Bootstrap {
+enum Foreknown {
     /// Nothing.
     None,
     /// The time of a pass on one GPU of each type, at ten batches.
@@ -137,8 +137,8 @@ impl Sia {
         }
         let row = match (source.adapts(), self.settings.bootstrap) {
             (false, _) => source.by_rates(),
-            (true, Bootstrap::Oracle) => source.by_trials(),
-            (true, Bootstrap::None | Bootstrap::Bootstrap) => {
+            (true, Foreknown::Oracle) => source.by_trials(),
+            (true, Foreknown::None | Foreknown::Bootstrap) => {
                 let places = job.state.measured.as_ref().map_or(0, |measured| measured.places);
                 let models = known.models.take().filter(|models| models.places == places);
                 let models = models.unwrap_or_else(|| Models::new(job, view, ground));
@@ -390,9 +390,9 @@ fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
         return Err(ENTRY.bad_value("gap", settings.gap, "a part from 0 to 1"));
     }
     let trials = match settings.bootstrap {
-        Bootstrap::None => Trials::Nowhere,
-        Bootstrap::Bootstrap => Trials::OneGpu,
-        Bootstrap::Oracle => Trials::Everywhere,
+        Foreknown::None => Trials::Nowhere,
+        Foreknown::Bootstrap => Trials::OneGpu,
+        Foreknown::Oracle => Trials::Everywhere,
     };
     let policy = Sia { settings, known: BTreeMap::new(), current: None, verdicts: Vec::new() };
     Ok(Pipeline::new(policy, FewestNodes, Needs { trials, ..ENTRY.needs }))

@@ -199,10 +199,11 @@ impl Room<'_> {
         for place in 0..self.nodes.len() {
             let size = self.nodes[place].all.count_ones();
             let wanted = if gpus <= per_node { gpus } else { per_node };
-            if size >= wanted && (gpus <= per_node || self.nodes[place].whole) {
-                if let Some((cost, victims)) = self.victims(place, wanted, gpus) {
-                    costs.push((cost, place, victims));
-                }
+            if size >= wanted
+                && (gpus <= per_node || self.nodes[place].whole)
+                && let Some((cost, victims)) = self.victims(place, wanted, gpus)
+            {
+                costs.push((cost, place, victims));
             }
         }
         costs.sort();

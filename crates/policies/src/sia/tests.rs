@@ -1,6 +1,6 @@
 //! Placing, configurations and values on small cases.
 
-use super::configurations::OfKind;
+use super::configurations::{Ground, OfKind};
 use super::placing::{Floor, Need};
 use super::program::kept;
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ fn what_cannot_be_placed_is_left_and_the_rest_stays() {
 
 fn sizes(want: &Want) -> Vec<u32> {
     let of = OfKind { kind: GpuType(0), per_node: 4, nodes: 3, gpus: 12 };
-    of.sorts(want, 64).iter().map(|sort| sort.gpus).collect()
+    Ground { kinds: vec![of] }.sorts(want, 64).iter().map(|sort| sort.gpus).collect()
 }
 
 #[test]
