@@ -183,7 +183,10 @@ impl Chronus {
     ) {
         let fits = |one: &&Facts<'_>| one.gpus <= capacity;
         let needed = match self.settings.rules {
-            Rules::Ours => facts.iter().filter(fits).any(|one| one.job.state.planned.is_none()),
+            Rules::Ours => {
+                let profiles = self.profiler.as_ref().is_some_and(Profiler::is_busy);
+                profiles || facts.iter().filter(fits).any(|one| one.job.state.planned.is_none())
+            }
             Rules::Authors => facts.iter().any(|one| fits(&one)),
         };
         if needed {

@@ -36,6 +36,10 @@ impl Profiler {
         self.inside.contains_key(&job)
     }
 
+    pub(super) fn is_busy(&self) -> bool {
+        !self.inside.is_empty()
+    }
+
     pub(super) fn forget(&mut self) {
         self.known.clear();
         self.inside.clear();
