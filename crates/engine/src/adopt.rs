@@ -87,6 +87,9 @@ impl Engine {
             // The policy went on with what it knew, which is an answer, and still something went wrong.
             self.stats.policy_errors += 1;
         }
+        if let Quality::Within(millionths) = decision.quality {
+            self.stats.gap_worst = self.stats.gap_worst.max(Some(millionths));
+        }
         for fault in decision.faults {
             self.fault(fault);
         }

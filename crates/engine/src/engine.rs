@@ -116,6 +116,8 @@ pub struct Stats {
     pub fallbacks: u64,
     /// Nodes put into quarantine.
     pub quarantines: u64,
+    /// How far below the best a decision may be at most, in millionths, over all that prove it.
+    pub gap_worst: Option<u32>,
 }
 
 impl Engine {

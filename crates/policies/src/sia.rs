@@ -222,8 +222,7 @@ impl Sia {
             grain: if self.settings.rounding { 0.01 } else { 0.0 },
         };
         let found = program::solve(&dials, capacity, &candidates, &aim);
-        cx.quality =
-            if found.gap() <= self.settings.gap { Quality::Proven } else { Quality::Feasible };
+        cx.quality = Quality::Within((found.gap() * 1e6).ceil().clamp(0.0, 1e6) as u32);
         found.of
     }
 

@@ -66,6 +66,8 @@ pub struct Summary {
     pub cost: f64,
     /// GPU time held times the power of its type; nothing where the power of a type in use is not known.
     pub energy_kwh: Option<f64>,
+    /// How far below the best a decision was at most, as a part, where the policy proves it.
+    pub gap_worst: Option<f64>,
     /// What went wrong with the policy itself.
     pub trouble: Trouble,
 }
@@ -201,6 +203,7 @@ impl Summary {
             deadlines: deadlines(workload, outcome),
             cost: by_kind.map(|(index, seconds)| hours(*seconds) * price(index)).sum(),
             energy_kwh: energy_kwh(cluster, outcome),
+            gap_worst: outcome.stats.gap_worst.map(|millionths| f64::from(millionths) / 1e6),
             trouble: Trouble {
                 faults: outcome.stats.faults,
                 errors: outcome.stats.policy_errors,

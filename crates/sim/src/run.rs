@@ -44,6 +44,9 @@ impl Observer for Quiet {}
 
 /// How many steps pass between two reports of progress.
 const PROGRESS_EVERY: u64 = 1024;
+/// After so many steps in a row in which nobody holds a GPU and nobody is to come, whoever waits is left out: a policy
+/// that is asked by the clock would be asked for ever about a job that fits nowhere.
+const EMPTY_MAX: u32 = 10_000;
 /// How often events and actions may answer each other within one moment.
 const ROUNDS_MAX: u32 = 10_000;
 
@@ -208,13 +211,17 @@ impl<'a> Simulation<'a> {
             let level = self.level(now);
             self.series.record(now, level);
         }
-        while self.left > 0 {
+        let mut empty = 0;
+        while self.left > 0 && empty < EMPTY_MAX {
             match self.next_moment() {
                 Some(at) if observer.goes_on(at) => self.moment(at, observer),
                 Some(_) => break,
                 None if self.idle_round(observer) => {}
                 None => break,
             }
+            let is_empty = self.next_submission == self.arrivals.len()
+                && self.engine.state().granted.is_empty();
+            empty = if is_empty { empty + 1 } else { 0 };
             self.steps += 1;
             if self.steps.is_multiple_of(PROGRESS_EVERY) {
                 observer.progress(self.jobs.len());

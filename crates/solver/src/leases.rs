@@ -15,7 +15,7 @@ mod pack;
 #[cfg(test)]
 mod tests;
 
-pub use pack::{Packing, Piece, pack};
+pub use pack::{Packing, Piece, pack, pack_most};
 
 /// What a job asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,8 +111,8 @@ impl Program {
             return search.plan(best, packing, full);
         }
         let prices = bound::Prices::new(self, full);
-        search.fall(&best);
-        search.fall(&prices.steps);
+        search.fall(&best, work_max);
+        search.fall(&prices.steps, work_max);
         search.rise(prices.bound, work_max);
         search.swap(prices.bound, work_max);
         let (steps, packing) = search.found.take().expect("a fall ends with a packing");
@@ -180,16 +180,28 @@ impl<'a> Search<'a> {
     }
 
     /// Lowers steps until all fit: whoever finds no place takes its next one, or none.
-    fn fall(&mut self, from: &[Option<usize>]) {
+    ///
+    /// One at a time while less than half of the work is used, and then all that find no place at once, so that a
+    /// plan for far more than there is room for ends in a few rounds too.
+    fn fall(&mut self, from: &[Option<usize>], work_max: u64) {
         let mut steps = from.to_vec();
         loop {
             self.work += steps.len() as u64;
-            match pack(&self.program.pieces(&steps), &self.program.capacity) {
-                Ok(packing) => return self.keep(steps, packing),
-                Err(stuck) => {
-                    let more = self.program.demands[stuck].steps.len();
-                    steps[stuck] = steps[stuck].map(|step| step + 1).filter(|step| *step < more);
+            let (pieces, capacity) = (self.program.pieces(&steps), &self.program.capacity);
+            let stuck = if self.work <= work_max / 2 {
+                match pack(&pieces, capacity) {
+                    Ok(packing) => return self.keep(steps, packing),
+                    Err(one) => vec![one],
                 }
+            } else {
+                match pack_most(&pieces, capacity) {
+                    (packing, stuck) if stuck.is_empty() => return self.keep(steps, packing),
+                    (_, stuck) => stuck,
+                }
+            };
+            for at in stuck {
+                let more = self.program.demands[at].steps.len();
+                steps[at] = steps[at].map(|step| step + 1).filter(|step| *step < more);
             }
         }
     }

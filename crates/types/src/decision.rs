@@ -43,6 +43,8 @@ pub enum Quality {
     /// What the policy defines, exactly.
     #[default]
     Proven,
+    /// At most so many millionths of its value below the best, which is proven.
+    Within(u32),
     /// Good, not proven best.
     Feasible,
     /// The policy failed and the plan was kept or a plain order used.

@@ -236,6 +236,14 @@ fn print(
     output.print(
         "\n* best of its column. JCT: job completion time. knows: what the policy was told of job sizes.\n",
     )?;
+    for run in &comparison.runs {
+        if let Some(gap) = run.summary.gap_worst {
+            let (label, percent) = (&run.policy, 100.0 * gap);
+            output.print(&format!(
+                "{label}: every decision is proven to be within {percent:.4} % of the best.\n"
+            ))?;
+        }
+    }
     match grouped {
         Some((by, runs)) => {
             output.print(&format!("\n{}\n", groups::terminal(*by, runs, output.ink)))

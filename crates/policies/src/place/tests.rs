@@ -168,7 +168,7 @@ impl Beliefs for Known {
 }
 
 /// Placers that find a placement whenever there is one.
-const COMPLETE: [&str; 9] = [
+const COMPLETE: [&str; 10] = [
     "fewest-nodes",
     "first-fit",
     "first-fit one_node_first=false",
@@ -178,6 +178,7 @@ const COMPLETE: [&str; 9] = [
     "skew threshold=1.0",
     "fgd",
     "buddy",
+    "even",
 ];
 
 /// Placers that may wait for a better one.

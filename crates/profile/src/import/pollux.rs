@@ -241,9 +241,9 @@ pub fn profile(
             return Err(missing("placements", &expected));
         };
         let local_most = local_most(application, kind).unwrap_or(largest);
-        // On a single GPU the authors also let it train at its largest batch alone.
+        // On a single GPU the authors also let it train at its largest batch alone, of which half is accumulated.
         let alone = gpus_most(authors, application) == Some(1);
-        let least = if alone { local_most.min(most) } else { least };
+        let least = if alone { local_most.min(most).div_ceil(2) } else { least };
         limits.push(BatchLimits { first, most, local_least: least, local_most });
     }
     let epochs = Epochs::new(validations)

@@ -54,6 +54,14 @@ pub fn pack(pieces: &[Option<Piece>], capacity: &[u32]) -> Result<Packing, usize
     Err(first_stuck.expect("every order failed on a piece"))
 }
 
+/// Packs the soonest first and passes over whoever finds no place: those that did not are named.
+pub fn pack_most(pieces: &[Option<Piece>], capacity: &[u32]) -> (Packing, Vec<usize>) {
+    let mut packing = Packing::new(pieces.len(), capacity);
+    let mut order = Order::Soonest.of(pieces);
+    order.retain(|at| !packing.put(*at, pieces[*at].expect("the order holds pieces only")));
+    (packing, order)
+}
+
 /// How often whoever found no place is put in front.
 const PUSHES_MAX: u32 = 8;
 
