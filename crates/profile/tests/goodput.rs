@@ -31,7 +31,7 @@ fn trainings() -> Option<Vec<ModelProfile>> {
 /// Nodes of four GPUs, as few as hold so many.
 fn packed(gpus: u32) -> Vec<u16> {
     let mut shape = vec![4; gpus as usize / 4];
-    shape.extend((gpus % 4 > 0).then_some((gpus % 4) as u16));
+    shape.extend((!gpus.is_multiple_of(4)).then_some((gpus % 4) as u16));
     shape
 }
 

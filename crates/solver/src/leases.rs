@@ -286,7 +286,7 @@ impl<'a> Search<'a> {
             if up == down || !is_lower || self.work >= work_max {
                 continue;
             }
-            let former = std::mem::replace(&mut steps[up], Some(step));
+            let former = steps[up].replace(step);
             match self.try_steps(&steps) {
                 Some(packing) => raised = Some(packing),
                 None => steps[up] = former,

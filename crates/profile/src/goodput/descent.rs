@@ -190,11 +190,11 @@ mod tests {
 
     impl Objective for Centres {
         fn residuals(&self, at: &Point, take: &mut dyn FnMut(Group, f64, &Point)) {
-            for i in 0..N {
+            for (i, value) in at.iter().enumerate() {
                 let slope: Point = std::array::from_fn(|j| if i == j { 1.0 } else { 0.0 });
-                take(Group::First, at[i] - 1.0, &slope);
-                take(Group::Second, 0.6 * (at[i] + 2.0), &slope.map(|one| 0.6 * one));
-                take(Group::Square, 0.1 * at[i], &slope.map(|one| 0.1 * one));
+                take(Group::First, value - 1.0, &slope);
+                take(Group::Second, 0.6 * (value + 2.0), &slope.map(|one| 0.6 * one));
+                take(Group::Square, 0.1 * value, &slope.map(|one| 0.1 * one));
             }
         }
     }
