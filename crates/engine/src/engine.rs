@@ -322,7 +322,12 @@ impl Engine {
         match self.setup.trigger {
             Trigger::Events => called,
             Trigger::Barrier(_) => self.round_over || (called && self.state.granted.is_empty()),
-            Trigger::Clock(span) => at.0.is_multiple_of(span.0.max(1)) && self.is_busy(),
+            // Once for each tick, unless something happened since: what jobs report of a new batch must not be
+            // answered with another one in the same moment, for ever.
+            Trigger::Clock(span) => {
+                let is_new = self.decided_at != Some(at) || self.wants_decision;
+                at.0.is_multiple_of(span.0.max(1)) && self.is_busy() && is_new
+            }
             Trigger::Slots(span) => called && at >= self.slot_over(span),
         }
     }
