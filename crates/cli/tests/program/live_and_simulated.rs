@@ -174,7 +174,9 @@ fn measured(daemon: &Daemon, ids: &[(String, usize)]) -> Figures {
         steps.push(step);
         saves.extend(detail["measured"]["save"].as_f64());
         let launches = detail["attempts"].as_array().expect("attempts");
-        let order = launches.iter().map(|one| seconds(&one["started"]) - seconds(&one["launched"]));
+        // On a busy machine one may be stopped for another before it has begun.
+        let begun = launches.iter().filter(|one| !one["started"].is_null());
+        let order = begun.map(|one| seconds(&one["started"]) - seconds(&one["launched"]));
         // The first progress is told after the first step, which is work and no cost.
         let warm_up = seconds(&detail["measured"]["start"]) - step;
         starts.extend(order.map(|order| order + warm_up));
