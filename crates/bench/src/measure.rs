@@ -2,8 +2,8 @@
 
 use crate::cases::Case;
 use anyhow::{Result, ensure};
-use cpu_time::ProcessTime;
 use std::sync::Arc;
+use trainyard_bench::{least, mark};
 use trainyard_policies::compose::Selection;
 use trainyard_sim::{Options, Quiet, simulate};
 
@@ -16,49 +16,28 @@ pub fn run(case: &Case, runs: u32) -> Result<String> {
     let (workload, cluster) = (case.input)()?;
     let cluster = Arc::new(cluster);
     let options = Options { estimate_error: case.error, ..case.semantics.options() };
-    let mut least = f64::INFINITY;
-    let mut reference = f64::INFINITY;
-    let mut steps = 0;
-    for _ in 0..runs.max(1) {
-        let start = ProcessTime::now();
-        reference_loop();
-        reference = reference.min(start.elapsed().as_secs_f64());
+    let took = least(runs, || {
         let mut selection = Selection::policy(case.policy);
         selection.wish(case.semantics.wishes().iter().copied());
-        let pipeline = selection.build()?;
-        let start = ProcessTime::now();
-        let outcome = simulate(&workload, &cluster, pipeline, &options, &mut Quiet);
-        least = least.min(start.elapsed().as_secs_f64());
+        let outcome = simulate(&workload, &cluster, selection.build()?, &options, &mut Quiet);
         ensure!(outcome.unfinished.is_empty(), "{} jobs never finished", outcome.unfinished.len());
         ensure!(outcome.stats.faults == 0, "faults: {:?}", outcome.stats.fault_samples);
-        steps = outcome.steps;
-    }
+        Ok(outcome.steps)
+    })?;
     let memory = peak_memory_mib();
-    let over = least > case.cpu_seconds_max || memory > case.memory_mib_max;
+    let over = took.seconds > case.cpu_seconds_max || memory > case.memory_mib_max;
     Ok(format!(
         "{:<28} {:>7} {:>9} {:>7.3} {:>8.2} {:>12.3} {:>6.1} {:>9.0}{}",
         case.name,
         workload.jobs.len(),
-        steps,
-        least,
+        took.found,
+        took.seconds,
         case.cpu_seconds_max,
-        reference,
-        least / reference,
+        took.reference,
+        took.times_reference(),
         memory,
-        if over { "  MISSED" } else { "" },
+        mark(over),
     ))
-}
-
-/// A fixed piece of work, dependent loads and integer arithmetic, to tell a slow machine from slow code.
-fn reference_loop() {
-    let mut table: Vec<u32> = (0..1 << 16).collect();
-    let mut x = 1u32;
-    for i in 0..20_000_000u32 {
-        let slot = (x as usize) & 0xffff;
-        x = table[slot].wrapping_mul(1_664_525).wrapping_add(x ^ i);
-        table[slot] = x;
-    }
-    assert_ne!(std::hint::black_box(x), 0);
 }
 
 /// The most memory this process ever held; 0 where the system does not say.

@@ -4,11 +4,12 @@
 //! was published, and a reference loop; `--gate` fails when a bound is missed. Times are CPU time of one core, the least
 //! of several runs over all drawn problems of a case, for the slowest of these.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Parser;
 use cpu_time::ProcessTime;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use trainyard_bench::{Flags, mark, reference_seconds};
 use trainyard_solver::choice::{Aim, Choice, Choices, Chosen};
 
 #[derive(Parser)]
@@ -17,12 +18,8 @@ struct Args {
     /// Run only cases whose name contains this.
     #[arg(long, default_value = "")]
     filter: String,
-    /// How many runs; the least counts.
-    #[arg(long, default_value_t = 5)]
-    runs: u32,
-    /// Fail when a case misses its bound.
-    #[arg(long)]
-    gate: bool,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 /// A size of cluster and queue.
@@ -107,12 +104,9 @@ fn main() -> Result<()> {
     );
     let mut missed = 0;
     for case in CASES.iter().filter(|case| case.name.contains(&args.filter)) {
-        missed += u32::from(!show(case, args.runs));
+        missed += usize::from(!show(case, args.flags.runs));
     }
-    if args.gate && missed > 0 {
-        bail!("{missed} cases missed a bound");
-    }
-    Ok(())
+    args.flags.conclude(missed)
 }
 
 fn show(case: &Case, runs: u32) -> bool {
@@ -141,8 +135,8 @@ fn show(case: &Case, runs: u32) -> bool {
         gap,
         case.gap_max,
         case.published_ms,
-        reference(),
-        if met { "" } else { "  MISSED" },
+        reference_seconds(),
+        mark(!met),
     );
     met
 }
@@ -177,15 +171,4 @@ fn draw(case: &Case, seed: u64) -> Choices {
         choices.job(row);
     }
     choices
-}
-
-/// A fixed piece of work in CPU seconds, to tell a slow machine from slow code.
-fn reference() -> f64 {
-    let start = ProcessTime::now();
-    let mut sum = 0_u64;
-    for i in 0..20_000_000_u64 {
-        sum = std::hint::black_box(sum.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(i));
-    }
-    std::hint::black_box(sum);
-    start.elapsed().as_secs_f64()
 }

@@ -3,10 +3,10 @@
 //!
 //! `cargo run --release -p trainyard-bench --bin forecast`; `--gate` fails when a bound is missed.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use clap::Parser;
-use cpu_time::ProcessTime;
 use std::sync::Arc;
+use trainyard_bench::{Flags, Least, least, mark};
 use trainyard_engine::Engine;
 use trainyard_forecast::sizes::ideal_spans;
 use trainyard_forecast::{Foreseen, Lengths, Limits, Row, Sizes, foresee};
@@ -25,12 +25,8 @@ const POLICIES: [&str; 5] = ["fifo", "sjf", "srtf", "las", "tiresias"];
 #[derive(Parser)]
 #[command(about)]
 struct Args {
-    /// How many runs; the least counts.
-    #[arg(long, default_value_t = 5)]
-    runs: u32,
-    /// Fail when a bound is missed.
-    #[arg(long)]
-    gate: bool,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 /// Stops a run when enough jobs wait.
@@ -52,25 +48,23 @@ impl Observer for Crowd {
 }
 
 fn main() -> Result<()> {
-    let args = Args::parse();
+    let flags = Args::parse().flags;
     println!(
         "case                  waiting  running    steps   cpu s  bound s  reference s  x ref"
     );
     let mut missed = 0;
     for policy in POLICIES {
         let engine = crowded(policy)?;
-        let eta = least(args.runs, || eta(&engine, policy).map(|foreseen| foreseen.outcome.steps))?;
+        let eta =
+            least(flags.runs, || eta(&engine, policy).map(|foreseen| foreseen.outcome.steps))?;
         missed += line(&format!("eta {policy}"), &engine, eta);
         let other = if policy == "fifo" { "srtf" } else { "fifo" };
-        let compared = least(args.runs, || {
+        let compared = least(flags.runs, || {
             Ok(whatif(&engine, policy, policy)? + whatif(&engine, other, policy)?)
         })?;
         missed += line(&format!("whatif {policy},{other}"), &engine, compared);
     }
-    if args.gate && missed > 0 {
-        bail!("{missed} cases missed their bound");
-    }
-    Ok(())
+    flags.conclude(missed)
 }
 
 /// A cluster that was asked for far too much, when so many jobs wait.
@@ -113,41 +107,16 @@ fn whatif(engine: &Engine, policy: &str, running: &str) -> Result<u64> {
     Ok(foreseen.outcome.steps)
 }
 
-/// Moments, the least CPU seconds, and those of the reference.
-fn least(runs: u32, run: impl Fn() -> Result<u64>) -> Result<(u64, f64, f64)> {
-    let (mut steps, mut best, mut reference) = (0, f64::INFINITY, f64::INFINITY);
-    for _ in 0..runs.max(1) {
-        let begun = ProcessTime::now();
-        reference_loop();
-        reference = reference.min(begun.elapsed().as_secs_f64());
-        let begun = ProcessTime::now();
-        steps = run()?;
-        best = best.min(begun.elapsed().as_secs_f64());
-    }
-    Ok((steps, best, reference))
-}
-
-fn line(name: &str, engine: &Engine, (steps, seconds, reference): (u64, f64, f64)) -> usize {
+fn line(name: &str, engine: &Engine, took: Least<u64>) -> usize {
     let state = engine.state();
+    let Least { seconds, reference, found: steps } = took;
     let over = seconds > BOUND;
     println!(
         "{name:<21} {:>7} {:>8} {steps:>8} {seconds:>7.3} {BOUND:>8.2} {reference:>12.3} {:>6.1}{}",
         state.waiting.len(),
         state.granted.len(),
-        seconds / reference,
-        if over { "  MISSED" } else { "" },
+        took.times_reference(),
+        mark(over),
     );
     usize::from(over)
-}
-
-/// A fixed piece of work, dependent loads and integer arithmetic, to tell a slow machine from slow code.
-fn reference_loop() {
-    let mut table: Vec<u32> = (0..1 << 16).collect();
-    let mut x = 1u32;
-    for i in 0..20_000_000u32 {
-        let slot = (x as usize) & 0xffff;
-        x = table[slot].wrapping_mul(1_664_525).wrapping_add(x ^ i);
-        table[slot] = x;
-    }
-    assert_ne!(std::hint::black_box(x), 0);
 }

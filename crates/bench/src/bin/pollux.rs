@@ -3,12 +3,12 @@
 //!
 //! `cargo run --release -p trainyard-bench --bin pollux`; `--gate` fails when a bound is missed.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use clap::Parser;
-use cpu_time::ProcessTime;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::sync::Arc;
+use trainyard_bench::{Flags, Least, least, mark};
 use trainyard_policies::compose::Selection;
 use trainyard_policies::pollux::evolve::{Effort, evolve};
 use trainyard_policies::pollux::problem::{Ground, Problem, Row, Worth};
@@ -30,32 +30,28 @@ const WHOLE_BOUND: f64 = 60.0;
 #[derive(Parser)]
 #[command(about)]
 struct Args {
-    /// How many runs; the least counts.
-    #[arg(long, default_value_t = 5)]
-    runs: u32,
-    /// Fail when a bound is missed.
-    #[arg(long)]
-    gate: bool,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 fn main() -> Result<()> {
-    let args = Args::parse();
+    let flags = Args::parse().flags;
     println!("case                    cpu s  bound s  reference s  decisions  ms each");
     let mut missed = 0;
     for jobs in [16, 40, 64] {
         let problem = problem(jobs);
-        let (least, reference) = least_of(args.runs, || {
+        let took = least(flags.runs, || {
             let effort = Effort { population: 100, generations: 100, patience: 0 };
             let mut dice = Dice(ChaCha12Rng::seed_from_u64(1));
             let found = evolve(&problem, &[], effort, &mut dice);
             ensure!(found.score.cost.is_finite(), "a search found nothing");
             Ok(1)
         })?;
-        missed += report(&format!("round of {jobs} jobs"), (least, reference), ROUND_BOUND);
+        missed += report(&format!("round of {jobs} jobs"), took, ROUND_BOUND);
     }
     let workload = workload(160);
     let cluster = Arc::new(Cluster::uniform(NODES as u32, GPUS, "t4"));
-    let (least, reference) = least_of(args.runs.min(2), || {
+    let took = least(flags.runs.min(2), || {
         let pipeline = Selection::policy("pollux").build()?;
         let options = Semantics::Pollux.options();
         let outcome = simulate(&workload, &cluster, pipeline, &options, &mut Quiet);
@@ -63,38 +59,19 @@ fn main() -> Result<()> {
         ensure!(outcome.stats.faults == 0, "faults: {:?}", outcome.stats.fault_samples);
         Ok(outcome.stats.decisions)
     })?;
-    missed += report("160 jobs, whole", (least, reference), WHOLE_BOUND);
-    if missed > 0 && args.gate {
-        bail!("{missed} bounds were missed");
-    }
-    Ok(())
+    missed += report("160 jobs, whole", took, WHOLE_BOUND);
+    flags.conclude(missed)
 }
 
-/// The least CPU seconds of several runs with the decisions in one, and those of a fixed piece of work.
-fn least_of(runs: u32, mut run: impl FnMut() -> Result<u64>) -> Result<((f64, u64), f64)> {
-    let (mut least, mut reference, mut decisions) = (f64::INFINITY, f64::INFINITY, 1);
-    for _ in 0..runs.max(1) {
-        let start = ProcessTime::now();
-        let mut x = 1u32;
-        for i in 0..20_000_000u32 {
-            x = std::hint::black_box(x.wrapping_mul(1_664_525) ^ i);
-        }
-        reference = f64::min(reference, start.elapsed().as_secs_f64());
-        let start = ProcessTime::now();
-        decisions = run()?;
-        least = f64::min(least, start.elapsed().as_secs_f64());
-    }
-    Ok(((least, decisions), reference))
-}
-
-fn report(name: &str, ((least, decisions), reference): ((f64, u64), f64), bound: f64) -> u32 {
-    let over = least > bound;
-    let each = least / decisions as f64 * 1000.0;
-    let mark = if over { "  MISSED" } else { "" };
+fn report(name: &str, took: Least<u64>, bound: f64) -> usize {
+    let Least { seconds, reference, found: decisions } = took;
+    let over = seconds > bound;
+    let each = seconds / decisions as f64 * 1000.0;
     println!(
-        "{name:<22} {least:>6.3} {bound:>8.2} {reference:>12.3} {decisions:>10} {each:>8.2}{mark}"
+        "{name:<22} {seconds:>6.3} {bound:>8.2} {reference:>12.3} {decisions:>10} {each:>8.2}{}",
+        mark(over)
     );
-    u32::from(over)
+    usize::from(over)
 }
 
 /// Jobs that hold a GPU each and may have up to 32, with speed-ups that grow by less and less.
