@@ -16,7 +16,7 @@ pub enum Freedom {
     AsGiven,
     /// The number of GPUs too, from one up; the batch stays.
     Elastic,
-    /// The number of GPUs and, of jobs that follow a measured training, the batch.
+    /// The number of GPUs and, of jobs that follow a measured training on more than one GPU, the batch.
     Adaptive,
 }
 
@@ -52,7 +52,9 @@ pub fn loosen(mut workload: Workload, cluster: &Cluster, freedom: Freedom) -> Wo
     for one in &mut workload.jobs {
         let profile = workload.catalog.get(one.job.model);
         let job = Arc::make_mut(&mut one.job);
-        if freedom == Freedom::Adaptive && profile.training.is_some() {
+        let adapts =
+            profile.training.as_ref().is_some_and(|training| training.gpus_most != Some(1));
+        if freedom == Freedom::Adaptive && adapts {
             job.want.batch = None;
         }
         if job.want.is_rigid() && job.want.permille == 1000 {

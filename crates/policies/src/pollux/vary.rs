@@ -81,34 +81,36 @@ pub fn cross(
     children.1[at..].copy_from_slice(&parents.0[at..]);
 }
 
-/// Changes a state at random: some rows go back to what is held, some are thinned, some cells are raised.
+/// Changes a state at random: some rows go back to what is held, some are thinned, and on nodes with free GPUs some
+/// cells are raised.
 pub fn mutate(problem: &Problem, state: &mut [u8], dice: &mut Dice, scratch: &mut Scratch) {
-    scratch.there.fill(0);
+    let Scratch { left, there, raised, .. } = scratch;
+    there.fill(0);
+    left.copy_from_slice(&problem.ground.capacity);
     for (cells, row) in state.chunks_exact_mut(problem.nodes).zip(&problem.rows) {
         let chance = dice.0.next_u32();
         if (chance as u16) < TENTH {
             cells.copy_from_slice(&row.base);
         }
         let thin = ((chance >> 16) as u16) < TENTH;
-        for (cell, there) in cells.iter_mut().zip(&mut scratch.there) {
+        for ((cell, there), left) in cells.iter_mut().zip(&mut *there).zip(&mut *left) {
             if *cell > 0 && thin && dice.once_in(10) {
                 *cell = 0;
             }
             *there += u32::from(*cell > 0);
+            *left = left.saturating_sub(*cell);
         }
     }
-    // Cells of rows that are on a node already, one in as many as there are.
-    for (cells, row) in state.chunks_exact_mut(problem.nodes).zip(&problem.rows) {
-        for (node, cell) in cells.iter_mut().enumerate() {
-            if *cell > 0 && dice.once_in(scratch.there[node]) {
+    // Of the rows on a node one in as many as there are, and of all that could be there as well.
+    for (node, rows) in problem.feasible.iter().enumerate().filter(|(node, _)| left[*node] > 0) {
+        let column = state.iter_mut().skip(node).step_by(problem.nodes).zip(&problem.rows);
+        for (cell, row) in column {
+            if *cell > 0 && dice.once_in(there[node]) {
                 raise(cell, row.room[node], dice);
             }
         }
-    }
-    // Any cells, one in as many as could be there.
-    for (node, rows) in problem.feasible.iter().enumerate() {
         let chance = dice.0.next_u32();
-        let count = scratch.raised[node].iter().take_while(|sum| **sum < chance).count();
+        let count = raised[node].iter().take_while(|sum| **sum < chance).count();
         for _ in 0..count.min(rows.len()) {
             let row = rows[dice.below(rows.len() as u32) as usize] as usize;
             raise(&mut state[row * problem.nodes + node], problem.rows[row].room[node], dice);

@@ -241,9 +241,6 @@ pub fn profile(
             return Err(missing("placements", &expected));
         };
         let local_most = local_most(application, kind).unwrap_or(largest);
-        // On a single GPU the authors also let it train at its largest batch alone, of which half is accumulated.
-        let alone = gpus_most(authors, application) == Some(1);
-        let least = if alone { local_most.min(most).div_ceil(2) } else { least };
         limits.push(BatchLimits { first, most, local_least: least, local_most });
     }
     let epochs = Epochs::new(validations)
@@ -279,7 +276,7 @@ fn local_most(application: &str, kind: &str) -> Option<u32> {
     }
 }
 
-/// Pollux' authors let this one train on a single GPU at its largest batch, though it was measured on more and at less.
+/// Pollux' authors let this one train on a single GPU, though it was measured on more.
 fn gpus_most(authors: Authors, application: &str) -> Option<u32> {
     (authors == Authors::Pollux && application == "ncf").then_some(1)
 }
