@@ -3,7 +3,7 @@
 use crate::deadlines::{Hopeless, Judged, is_lost, latest_start, lost_at};
 use crate::levels::Curve;
 use crate::prelude::*;
-use crate::regrant::{Wish, regrant};
+use crate::regrant::regrant;
 use trainyard_framework::Knowledge;
 
 /// The row in the registry.
@@ -97,12 +97,7 @@ impl Policy for Largest {
                 let curve = Curve::of(job, *kind, *left, view);
                 let level = curve.within(*left)?;
                 *left -= level.gpus;
-                Some(Wish {
-                    job: job.id(),
-                    kind: *kind,
-                    gpus: level.gpus,
-                    less: Default::default(),
-                })
+                Some(curve.wish(job.id(), level.gpus))
             });
             wishes.extend(found);
         }

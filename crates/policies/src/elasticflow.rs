@@ -269,10 +269,10 @@ impl Policy for ElasticFlow {
 }
 
 fn wish(one: &Active<'_>, kind: GpuType, gpus: u32) -> Wish {
-    let curve = one.curves.iter().find(|curve| curve.kind == kind);
-    let levels = curve.map_or(&[][..], Curve::levels).iter().rev();
-    let less = levels.map(|level| level.gpus).filter(|less| *less < gpus).collect();
-    Wish { job: one.job.id(), kind, gpus, less }
+    match one.curves.iter().find(|curve| curve.kind == kind) {
+        Some(curve) => curve.wish(one.job.id(), gpus),
+        None => Wish { job: one.job.id(), kind, gpus, less: Default::default() },
+    }
 }
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {

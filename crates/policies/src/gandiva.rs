@@ -1,5 +1,7 @@
 //! Gandiva's time slicing: jobs have a home, more of them than its GPUs hold, and take turns there.
 
+mod sets;
+
 use crate::prelude::*;
 use crate::turns::{Turns, able};
 use rustc_hash::FxHashMap;
@@ -26,6 +28,10 @@ pub const ENTRY: PolicyEntry = Entry {
             "the largest part of a turn that stopping and starting may take; turns are made longer to keep it",
         ),
         ("migrate", "whether a job whose home is busy may move to idle GPUs elsewhere"),
+        (
+            "form",
+            "homes: as here; sets: sets of nodes for each size of job, as in the simulators of Tiresias and ElasticFlow",
+        ),
     ],
     defaults: defaults::<Settings>,
     build,
@@ -37,11 +43,19 @@ struct Settings {
     quantum: Span,
     overhead: f64,
     migrate: bool,
+    form: Form,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Form {
+    Homes,
+    Sets,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { quantum: Span::secs(60), overhead: 0.02, migrate: true }
+        Settings { quantum: Span::secs(60), overhead: 0.02, migrate: true, form: Form::Homes }
     }
 }
 
@@ -393,15 +407,19 @@ impl Policy for Gandiva {
 }
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
-    let Settings { quantum, overhead, migrate } = raw.read(ENTRY.name)?;
+    let Settings { quantum, overhead, migrate, form } = raw.read(ENTRY.name)?;
     if !(0.001..=1.0).contains(&overhead) {
         return Err(ENTRY.bad_value("overhead", overhead, "a part from 0.001 to 1"));
     }
     if quantum < Span::secs(1) {
         return Err(ENTRY.bad_value("quantum", quantum, "at least a second"));
     }
+    let turn = Turns { quantum, overhead };
+    if form == Form::Sets {
+        return Ok(Pipeline::new(sets::Sets::new(turn), FewestNodes, ENTRY.needs));
+    }
     let policy = Gandiva {
-        turn: Turns { quantum, overhead },
+        turn,
         migrate,
         valid_for: None,
         homes: FxHashMap::default(),

@@ -1,6 +1,7 @@
 //! The sizes that an elastic job can have on one type of GPU, and how fast it is at each.
 
 use crate::prelude::*;
+use crate::regrant::Wish;
 use smallvec::SmallVec;
 use trainyard_types::Config;
 
@@ -90,6 +91,12 @@ impl Curve {
     /// The largest size of at most so many GPUs.
     pub(crate) fn within(&self, gpus: u32) -> Option<Level> {
         self.levels.iter().rev().find(|level| level.gpus <= gpus).copied()
+    }
+
+    /// A wish for a size, and smaller ones if there is no room or right to it after all.
+    pub(crate) fn wish(&self, job: JobId, gpus: u32) -> Wish {
+        let smaller = self.levels.iter().rev().map(|level| level.gpus).filter(|less| *less < gpus);
+        Wish { job, kind: self.kind, gpus, less: smaller.collect() }
     }
 
     /// The next larger size.
