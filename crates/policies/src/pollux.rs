@@ -1,6 +1,7 @@
 //! Pollux: sizes, places and batches of all jobs at once, for the highest mean of goodput.
 //!
 //! - `model`: what is known of each job's goodput, from what it reported.
+//! - `parts`: nodes, or parts of them, as the search sees them.
 //! - `problem`: jobs by nodes, and what a matrix of GPUs is worth.
 //! - `vary`, `evolve`: the genetic search for a good matrix.
 //!
@@ -8,6 +9,7 @@
 
 pub mod evolve;
 mod model;
+mod parts;
 pub mod problem;
 #[cfg(test)]
 mod tests;
@@ -16,6 +18,7 @@ pub mod vary;
 use crate::prelude::*;
 use evolve::{Effort, evolve};
 use model::{Care, Goodput, Memory};
+use parts::{Parts, Types};
 use problem::{Ground, Problem, Row};
 use std::collections::BTreeMap;
 use trainyard_profile::goodput::{Guard, NoBatch, Size};
@@ -47,6 +50,10 @@ pub const ENTRY: PolicyEntry = Entry {
             "uncertainty",
             "how many of its own errors a fitted time is taken to be longer; below 0 shorter",
         ),
+        (
+            "types",
+            "apart: fits for each type of GPU; alike: all types are one, as Sia's authors ran it",
+        ),
     ],
     defaults: defaults::<Settings>,
     build,
@@ -66,6 +73,7 @@ struct Settings {
     growth_max: f64,
     growth_step: f64,
     uncertainty: f64,
+    types: Types,
 }
 
 impl Default for Settings {
@@ -82,6 +90,7 @@ impl Default for Settings {
             growth_max: 0.0,
             growth_step: 0.0,
             uncertainty: 0.0,
+            types: Types::Apart,
         }
     }
 }
@@ -102,7 +111,8 @@ impl Policy for Pollux {
         cx: &mut Cx,
     ) -> Result<(), PolicyError> {
         offer.everything();
-        let (jobs, problem) = self.problem(view, offer);
+        let parts = Parts::new(view, offer.free(), self.settings.types);
+        let (jobs, problem) = self.problem(view, offer, &parts);
         if jobs.is_empty() || problem.nodes == 0 {
             return Ok(());
         }
@@ -116,9 +126,10 @@ impl Policy for Pollux {
         let found = evolve(&problem, &seeds, effort, &mut dice);
         let mut best = found.best;
         fill(&problem, &mut best, &mut dice, &mut Scratch::new(&problem));
+        parts.one_type_each(view, &problem, &mut best);
         self.states = found.states;
         self.jobs = ids;
-        self.grant_all(view, (&jobs, &problem), &best, offer);
+        self.grant_all(view, (&jobs, &problem, &parts), &best, offer);
         Ok(())
     }
 
@@ -132,6 +143,7 @@ impl Policy for Pollux {
 /// The cluster as a job's row sees it.
 struct Site<'a> {
     ground: &'a Ground,
+    parts: &'a Parts,
     free: &'a Free,
     /// GPUs of a fair share, and in service.
     fair: u32,
@@ -144,22 +156,22 @@ impl Pollux {
         &mut self,
         view: &View<'a>,
         offer: &mut Offer<'_>,
+        parts: &Parts,
     ) -> (Vec<JobRef<'a>>, Problem) {
         let all = view.granted().chain(view.waiting());
         let mut jobs: Vec<JobRef<'a>> = all.filter(|job| offer.plan(job.id()).is_none()).collect();
         jobs.sort_by_key(|job| (job.state.attained(view.now), job.spec.submitted, job.id()));
         self.memory.retain(|job, _| view.job(*job).is_some());
         let free = offer.free();
-        let nodes = || (0..free.nodes()).map(NodeId);
         let ground = Ground {
-            capacity: nodes().map(|node| free.mask(node).count_ones() as u8).collect(),
-            kinds: nodes().map(|node| free.kind(node).0).collect(),
+            capacity: parts.capacity(free),
+            kinds: parts.kinds(),
             avoid: self.settings.avoid,
             power: self.settings.p,
         };
         let total = free.in_service_total().max(1);
         let fair = total.div_ceil(jobs.len().max(1) as u32);
-        let site = Site { ground: &ground, free, fair, total };
+        let site = Site { ground: &ground, parts, free, fair, total };
         let verdicts: Vec<Result<Row, Reason>> =
             jobs.iter().map(|job| self.row(view, *job, &site)).collect();
         let mut rows = Vec::with_capacity(jobs.len());
@@ -183,7 +195,7 @@ impl Pollux {
             Guard { growth_max: bound(growth_max), step_max: bound(growth_step), present: None };
         let memory = self.memory.entry(job.id()).or_default();
         if let Some(measured) = &job.state.measured {
-            memory.refresh(measured);
+            memory.refresh(measured, self.settings.types);
         }
         Goodput::new(view, job, kind, memory, Care { guard, uncertainty })
     }
@@ -192,14 +204,14 @@ impl Pollux {
     fn row(&mut self, view: &View<'_>, job: JobRef<'_>, site: &Site<'_>) -> Result<Row, Reason> {
         let want = &job.spec.want;
         let least = want.gpus_min.max(1);
-        let room = room(job, site.ground, site.free);
+        let room = site.parts.room(job, &site.ground.capacity, site.free);
         let mut by_kind = vec![(0u32, 0u32); view.cluster().kinds.len()];
         for (room, kind) in room.iter().zip(&site.ground.kinds) {
             let (gpus, largest) = &mut by_kind[usize::from(*kind)];
             *gpus += u32::from(*room);
             *largest = (*largest).max(u32::from(*room));
         }
-        let there = by_kind.iter().map(|(gpus, _)| *gpus).max().unwrap_or(0);
+        let there = site.parts.most(&room);
         if there < least || want.gpus_max < least {
             return Err(Reason::NeverFits { need: least, most: there.min(want.gpus_max) });
         }
@@ -230,7 +242,7 @@ impl Pollux {
             0 => self.settings.nodes_max,
             most => self.settings.nodes_max.min(u32::from(most)),
         };
-        let base = base(job, site.ground.capacity.len());
+        let base = site.parts.held(job);
         let factor = (age - lost).max(0.0) / (age + delay).max(1e-9);
         Ok(Row { least, most, nodes_most, base, room, worth, factor })
     }
@@ -239,7 +251,7 @@ impl Pollux {
     fn grant_all(
         &mut self,
         view: &View<'_>,
-        (jobs, problem): (&[JobRef<'_>], &Problem),
+        (jobs, problem, parts): (&[JobRef<'_>], &Problem, &Parts),
         best: &[u8],
         offer: &mut Offer<'_>,
     ) {
@@ -249,26 +261,30 @@ impl Pollux {
                 && cells == row.base
             {
                 let shape = Shape::Exact(planned.placement.clone());
-                let grant = self.grant(view, *job, (problem, cells), shape);
+                let grant = self.grant(view, *job, (parts, cells), shape);
                 offer.grant(&grant);
             }
         }
-        for ((job, row), cells) in rows() {
-            let gpus: u32 = cells.iter().map(|cell| u32::from(*cell)).sum();
-            if gpus == 0 {
+        let gpus = |cells: &[u8]| cells.iter().map(|cell| u32::from(*cell)).sum::<u32>();
+        let anywhere = |count: u32| Shape::Gpus { count, kind: None, nodes_max: 0 };
+        for ((job, _), cells) in rows().filter(|((_, row), cells)| *cells != row.base) {
+            if gpus(cells) == 0 {
+                continue;
+            }
+            let shape = parts.shape(cells, offer.free());
+            let mut grant = self.grant(view, *job, (parts, cells), shape);
+            if offer.grant(&grant) == Answer::NoRoom {
+                // Host CPUs and memory are shared by all rows, and the search does not see that: the placer may know
+                // another place.
+                grant.shape = anywhere(gpus(cells));
+                offer.grant(&grant);
+            }
+        }
+        for ((job, row), _) in rows().filter(|(_, cells)| gpus(cells) == 0) {
+            let least = Grant { shape: anywhere(row.least), ..wanted(*job) };
+            if !parts.are_cut() || offer.grant(&least) != Answer::Taken {
                 let free = offer.free().total();
                 offer.note(job.id(), Reason::NoRoom { need: row.least, free });
-            } else if cells != row.base {
-                let parts = cells.iter().enumerate().filter(|(_, cell)| **cell > 0);
-                let parts = parts.map(|(node, cell)| (NodeId(node as u32), u32::from(*cell)));
-                let shape = Shape::PerNode(parts.collect());
-                let mut grant = self.grant(view, *job, (problem, cells), shape);
-                if offer.grant(&grant) == Answer::NoRoom {
-                    // Host CPUs and memory are shared by all rows, and the search does not see that: the placer may
-                    // know another place.
-                    grant.shape = Shape::Gpus { count: gpus, kind: None, nodes_max: 0 };
-                    offer.grant(&grant);
-                }
             }
         }
     }
@@ -278,7 +294,7 @@ impl Pollux {
         &mut self,
         view: &View<'_>,
         job: JobRef<'_>,
-        (problem, cells): (&Problem, &[u8]),
+        (parts, cells): (&Parts, &[u8]),
         shape: Shape,
     ) -> Grant {
         let mut grant = Grant::gpus(job.id(), 1);
@@ -287,12 +303,8 @@ impl Pollux {
         }
         grant.shape = shape;
         grant.pool = job.spec.want.pool;
-        let first = cells.iter().position(|cell| *cell > 0).unwrap_or(0);
-        let size = Size {
-            nodes: cells.iter().filter(|cell| **cell > 0).count() as u32,
-            gpus: cells.iter().map(|cell| u32::from(*cell)).sum(),
-        };
-        let mut goodput = self.goodput(view, job, GpuType(problem.ground.kinds[first]));
+        let mut goodput = self.goodput(view, job, parts.kind(cells));
+        let size = parts.size(cells);
         if let Ok(Some(batch)) = goodput.batch(size) {
             grant.knobs = Some(Box::new(Knobs { batch: Some(batch), ..Knobs::default() }));
         }
@@ -318,36 +330,6 @@ impl Pollux {
         };
         self.states.iter().map(adapt).collect()
     }
-}
-
-/// The most GPUs of each node that a job could have.
-fn room(job: JobRef<'_>, ground: &Ground, free: &Free) -> Vec<u8> {
-    let want = &job.spec.want;
-    let on = |(index, capacity): (usize, &u8)| {
-        let node = NodeId(index as u32);
-        let kind = free.kind(node);
-        let acceptable = want.accepts(kind) && want.pool.is_none_or(|pool| free.pool(node) == pool);
-        let by_host = |left: Option<u64>, each: u64| match (left, each) {
-            (Some(left), 1..) => left / each,
-            _ => u64::MAX,
-        };
-        let cpus = by_host(free.cpus_left(node).map(u64::from), u64::from(want.cpus_per_gpu));
-        let memory = by_host(free.host_memory_left(node), u64::from(want.memory_mib_per_gpu));
-        let most = u64::from(*capacity).min(cpus).min(memory);
-        if acceptable { most as u8 } else { 0 }
-    };
-    ground.capacity.iter().enumerate().map(on).collect()
-}
-
-/// What a job holds or is to hold on each node.
-fn base(job: JobRef<'_>, nodes: usize) -> Vec<u8> {
-    let mut cells = vec![0; nodes];
-    if let Some(planned) = &job.state.planned {
-        for (node, mask) in planned.placement.masks() {
-            cells[node.index()] = mask.count_ones() as u8;
-        }
-    }
-    cells
 }
 
 /// Why no size of a job is worth anything.

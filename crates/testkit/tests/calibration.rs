@@ -139,7 +139,7 @@ fn eighty_percent_intervals_hold_on_held_out_traces() {
 }
 
 #[test]
-#[ignore = "for whoever changes the constants of the intervals: choose them by these traces, not by those above"]
+#[ignore = "for whoever changes the constants of the intervals, which are chosen by these traces: cargo test --release -p trainyard-testkit --test calibration -- --ignored --nocapture"]
 fn eighty_percent_intervals_hold_on_the_traces_they_were_chosen_by() {
     let all = on_traces(&SEEN);
     if all.is_empty() {

@@ -105,17 +105,18 @@ fn mishap(cluster: &Cluster, (at, what, which, length): (u64, u8, u32, u64)) -> 
 }
 
 /// Policies with a setting that makes them quite another one.
-const FORMS: [(&str, &str); 5] = [
-    ("gandiva", "form=sets"),
-    ("themis", "form=lp"),
-    ("elasticflow", "leftover=artifact"),
-    ("edf", "size=largest"),
-    ("chronus", "rules=authors"),
+const FORMS: [(&str, &[&str]); 6] = [
+    ("gandiva", &["form=sets"]),
+    ("themis", &["form=lp"]),
+    ("elasticflow", &["leftover=artifact"]),
+    ("edf", &["size=largest"]),
+    ("chronus", &["rules=authors"]),
+    ("pollux", &["types=alike", "generations=5", "population=10"]),
 ];
 
-fn in_form((policy, setting): (&str, &str)) -> Selection {
+fn in_form((policy, settings): (&str, &[&str])) -> Selection {
     let mut selection = Selection::policy(policy);
-    selection.policy.settings = RawSettings::parse([setting]).expect("a setting");
+    selection.policy.settings = RawSettings::parse(settings.iter().copied()).expect("settings");
     selection
 }
 

@@ -1,5 +1,6 @@
 //! What is known of a job's goodput, from what was measured of it.
 
+use super::parts::Types;
 use super::problem::Worth;
 use std::collections::BTreeMap;
 use trainyard_framework::{JobRef, View};
@@ -8,7 +9,7 @@ use trainyard_profile::goodput::{
     Efficiency, Exchange, FitError, Fitted, Guard, IterationTime, Menu, NoBatch, Observation, Size,
     fit,
 };
-use trainyard_types::{GpuType, Measured};
+use trainyard_types::{GpuType, Measured, StepSeen};
 
 /// How batches are chosen and fits are trusted.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -31,7 +32,7 @@ pub struct Memory {
 
 impl Memory {
     /// Fits anew if something new was measured.
-    pub fn refresh(&mut self, measured: &Measured) {
+    pub fn refresh(&mut self, measured: &Measured, types: Types) {
         let seen = fingerprint(measured);
         if seen == self.seen && !self.fits.is_empty() {
             return;
@@ -41,16 +42,20 @@ impl Memory {
         let mut kinds: Vec<GpuType> = measured.steps.iter().map(|step| step.kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
+        if types == Types::Alike {
+            kinds.truncate(1);
+        }
         let on = |kind: GpuType| {
-            let steps = measured.steps.iter().filter(|step| step.kind == kind);
-            let all: Vec<Observation> = steps
-                .map(|step| Observation {
-                    size: Size { nodes: step.nodes, gpus: step.gpus },
-                    local: step.local,
-                    step: step.step,
-                    sync: if step.gpus > 1 { step.sync } else { 0.0 },
-                })
-                .collect();
+            let counts = |step: &&StepSeen| step.kind == kind || types == Types::Alike;
+            let mut all: Vec<Observation> = Vec::with_capacity(measured.steps.len());
+            for step in measured.steps.iter().filter(counts) {
+                let size = Size { nodes: step.nodes, gpus: step.gpus };
+                // Where types do not count, the first one seen in a place speaks for it.
+                if !all.iter().any(|one| one.size == size && one.local == step.local) {
+                    let sync = if step.gpus > 1 { step.sync } else { 0.0 };
+                    all.push(Observation { size, local: step.local, step: step.step, sync });
+                }
+            }
             (kind, fit(&all))
         };
         self.fits = kinds.into_iter().map(on).collect();
