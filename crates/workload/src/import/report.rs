@@ -1,8 +1,8 @@
 //! What became of the rows of a trace, and what the jobs look like.
 
-use crate::Workload;
 use crate::check::Problem;
 use crate::reference::Reference;
+use crate::{TraceJob, Workload};
 use serde::Serialize;
 use std::fmt::Write;
 use trainyard_types::{Cluster, GpuType, ModelId};
@@ -144,6 +144,7 @@ impl ImportReport {
                 "jobs state steps of a model; their durations need --cluster and are left out";
             self.notes.push(format!("{untimed} {note}"));
         }
+        self.notes.extend(late(workload));
         let gpus = |index: usize| {
             let want = &workload.jobs[index].job.want;
             f64::from(want.gpus) * f64::from(want.permille) / 1000.0
@@ -218,6 +219,20 @@ impl ImportReport {
     }
 }
 
+/// Jobs whose last deadline is over when they come.
+fn late(workload: &Workload) -> Option<String> {
+    let is_late = |one: &&TraceJob| {
+        one.job.worth.last().is_some_and(|(deadline, _)| *deadline <= one.job.submitted)
+    };
+    let first = workload.jobs.iter().find(is_late)?;
+    let count = workload.jobs.iter().filter(is_late).count();
+    let name = workload.label(first.job.id);
+    Some(format!(
+        "{count} jobs have a deadline that is over when they come, the first of them `{name}`: policies count it as \
+         missed, and those that promise deadlines decline it"
+    ))
+}
+
 fn at_line(count: &Count) -> String {
     format!("{} x {}, first in line {}", count.rows, count.what, count.first_line)
 }
@@ -272,4 +287,29 @@ fn loads(workload: &Workload, cluster: &Cluster) -> Vec<TypeLoad> {
         }
     }
     loads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trainyard_types::{Job, JobId, Time, Work};
+
+    #[test]
+    fn deadlines_that_are_over_are_told() {
+        let mut workload = Workload::empty("two");
+        for (id, deadline) in [(0, 500), (1, 50)] {
+            let at = |seconds: u64| Time(seconds * 1_000_000);
+            let mut job = Job::simple(JobId(id), at(100), 1);
+            job.worth = vec![(at(deadline), 1.0)];
+            workload.jobs.push(TraceJob::new(job, Work(10.0)));
+            workload.labels.push(format!("job-{id}"));
+        }
+        let mut report = ImportReport::default();
+        report.describe(&workload, &Cluster::default());
+        assert_eq!(report.notes.len(), 1);
+        assert!(
+            report.notes[0].starts_with("1 jobs have a deadline")
+                && report.notes[0].contains("`job-1`")
+        );
+    }
 }
