@@ -4,7 +4,8 @@ use anyhow::{Result, bail};
 use cpu_time::ProcessTime;
 
 /// The flags of a bench.
-#[derive(Copy, Clone, Debug, clap::Args)]
+#[derive(Copy, Clone, Debug, clap::Parser)]
+#[command(about)]
 pub struct Flags {
     /// How many runs; the least counts.
     #[arg(long, default_value_t = 5)]

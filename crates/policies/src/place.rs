@@ -16,7 +16,7 @@ mod tests;
 
 pub use fewest_nodes::FewestNodes;
 
-use crate::prelude::{Ask, Deserialize, Family, Free, GpuType, Objective, Taxonomy};
+use crate::prelude::{Ask, Deserialize, Family, Free, GpuType, Objective, Serialize, Taxonomy};
 use serde::de::{Deserializer, Error};
 
 /// Where every placer stands.
@@ -28,6 +28,10 @@ pub(crate) fn kinds(ask: &Ask<'_>, free: &Free) -> impl Iterator<Item = GpuType>
     kinds.retain(|kind| ask.accepts(*kind) && free.gpus(*kind) >= ask.count);
     kinds.into_iter()
 }
+
+/// The settings of a placer that has none.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Nothing {}
 
 /// Reads a setting that is a part of something.
 pub(crate) fn part<'de, D: Deserializer<'de>>(value: D) -> Result<f64, D::Error> {

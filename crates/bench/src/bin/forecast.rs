@@ -22,13 +22,6 @@ const WAITING: usize = 10_000;
 const BOUND: f64 = 1.0;
 const POLICIES: [&str; 5] = ["fifo", "sjf", "srtf", "las", "tiresias"];
 
-#[derive(Parser)]
-#[command(about)]
-struct Args {
-    #[command(flatten)]
-    flags: Flags,
-}
-
 /// Stops a run when enough jobs wait.
 #[derive(Default)]
 struct Crowd {
@@ -48,7 +41,7 @@ impl Observer for Crowd {
 }
 
 fn main() -> Result<()> {
-    let flags = Args::parse().flags;
+    let flags = Flags::parse();
     println!(
         "case                  waiting  running    steps   cpu s  bound s  reference s  x ref"
     );

@@ -17,15 +17,8 @@ const BOUND: f64 = 1.0;
 /// Units of work, as the policy has them by default.
 const WORK: u64 = 200_000;
 
-#[derive(Parser)]
-#[command(about)]
-struct Args {
-    #[command(flatten)]
-    flags: Flags,
-}
-
 fn main() -> Result<()> {
-    let flags = Args::parse().flags;
+    let flags = Flags::parse();
     println!(
         "case                  gpus  served      value      gap     work   cpu s  bound s  reference s"
     );

@@ -27,15 +27,8 @@ const ROUND_BOUND: f64 = 0.150;
 /// The most CPU seconds of a whole run; the authors' program takes up to half an hour.
 const WHOLE_BOUND: f64 = 60.0;
 
-#[derive(Parser)]
-#[command(about)]
-struct Args {
-    #[command(flatten)]
-    flags: Flags,
-}
-
 fn main() -> Result<()> {
-    let flags = Args::parse().flags;
+    let flags = Flags::parse();
     println!("case                    cpu s  bound s  reference s  decisions  ms each");
     let mut missed = 0;
     for jobs in [16, 40, 64] {

@@ -22,13 +22,6 @@ const JOBS: usize = 1_000;
 const BOUND: f64 = 0.05;
 const POLICIES: [&str; 3] = ["afs-l", "afs-p", "optimus"];
 
-#[derive(Parser)]
-#[command(about)]
-struct Args {
-    #[command(flatten)]
-    flags: Flags,
-}
-
 /// Stops a run when there are enough jobs.
 #[derive(Default)]
 struct Crowd {
@@ -49,7 +42,7 @@ impl Observer for Crowd {
 }
 
 fn main() -> Result<()> {
-    let flags = Args::parse().flags;
+    let flags = Flags::parse();
     println!("policy    jobs  granted  changes    cpu s  bound s  reference s  x ref");
     let mut missed = 0;
     for policy in POLICIES {

@@ -1,7 +1,7 @@
 //! Even: the fewest nodes that can hold a gang in equal parts.
 
 use crate::place::fewest_nodes::{fewest_nodes, roomiest};
-use crate::place::{CLASS, kinds};
+use crate::place::{CLASS, Nothing, kinds};
 use crate::prelude::*;
 use smallvec::SmallVec;
 use trainyard_framework::fraction;
@@ -23,9 +23,6 @@ fn build(raw: &RawSettings) -> Result<Box<dyn Place>, ConfigError> {
     let Nothing {} = raw.read(ENTRY.name)?;
     Ok(Box::new(Even))
 }
-
-#[derive(Default, Serialize, Deserialize)]
-struct Nothing {}
 
 /// The placer. O(n) for n nodes with room; a gang that fits one node takes O(1).
 pub struct Even;

@@ -1,6 +1,6 @@
 //! Fewest nodes: a gang goes to the tightest node that holds it, a larger one to whole nodes and the tightest rest.
 
-use crate::place::{CLASS, kinds};
+use crate::place::{CLASS, Nothing, kinds};
 use crate::prelude::*;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -23,9 +23,6 @@ fn build(raw: &RawSettings) -> Result<Box<dyn Place>, ConfigError> {
     let Nothing {} = raw.read(ENTRY.name)?;
     Ok(Box::new(FewestNodes))
 }
-
-#[derive(Default, Serialize, Deserialize)]
-struct Nothing {}
 
 /// The placer. O(1) for a gang that fits a node, else linear in the number of nodes it takes;
 /// a limit by pool, host or GPU memory adds the nodes that are passed over.
