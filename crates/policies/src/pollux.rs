@@ -36,6 +36,10 @@ pub const ENTRY: PolicyEntry = Entry {
         ..Taxonomy::rigid(Objective::Throughput, Family::Goodput).preemptive()
     },
     settings: &[
+        (
+            "round",
+            "the time between searches, which begin at its multiples; 0s for a search at each decision",
+        ),
         ("p", "the power of the mean over jobs: -1 is fair, 1 gives most to whoever gains most"),
         ("population", "states that survive a generation of the search"),
         ("generations", "generations of the search at each decision"),
@@ -51,6 +55,10 @@ pub const ENTRY: PolicyEntry = Entry {
             "how many of its own errors a fitted time is taken to be longer; below 0 shorter",
         ),
         (
+            "probe",
+            "a job seen with one number of samples on a GPU only trains with so many times its first batch; 1 for never",
+        ),
+        (
             "types",
             "apart: fits for each type of GPU; alike: all types are one, as Sia's authors ran it",
         ),
@@ -62,6 +70,7 @@ pub const ENTRY: PolicyEntry = Entry {
 #[derive(Serialize, Deserialize)]
 #[serde(default)]
 struct Settings {
+    round: Span,
     p: f64,
     population: usize,
     generations: u32,
@@ -73,12 +82,14 @@ struct Settings {
     growth_max: f64,
     growth_step: f64,
     uncertainty: f64,
+    probe: f64,
     types: Types,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
+            round: Span::secs(60),
             p: -1.0,
             population: 100,
             generations: 100,
@@ -90,6 +101,7 @@ impl Default for Settings {
             growth_max: 0.0,
             growth_step: 0.0,
             uncertainty: 0.0,
+            probe: 1.0,
             types: Types::Apart,
         }
     }
@@ -101,6 +113,8 @@ struct Pollux {
     memory: BTreeMap<JobId, Memory>,
     states: Vec<Vec<u8>>,
     jobs: Vec<JobId>,
+    /// The round of the last search.
+    searched: Option<u64>,
 }
 
 impl Policy for Pollux {
@@ -119,16 +133,20 @@ impl Policy for Pollux {
         offer.leave_idle();
         cx.quality = Quality::Feasible;
         let ids: Vec<JobId> = jobs.iter().map(JobRef::id).collect();
-        let seeds = self.adapted(&ids, problem.nodes);
         let mut dice = Dice(cx.rng());
-        let Settings { population, generations, patience, .. } = self.settings;
-        let effort = Effort { population, generations, patience };
-        let found = evolve(&problem, &seeds, effort, &mut dice);
-        let mut best = found.best;
+        let mut best = match self.searches(view, offer) {
+            true => {
+                let seeds = self.adapted(&ids, problem.nodes);
+                let Settings { population, generations, patience, .. } = self.settings;
+                let effort = Effort { population, generations, patience };
+                let found = evolve(&problem, &seeds, effort, &mut dice);
+                (self.states, self.jobs) = (found.states, ids);
+                found.best
+            }
+            false => problem.base(),
+        };
         fill(&problem, &mut best, &mut dice, &mut Scratch::new(&problem));
         parts.one_type_each(view, &problem, &mut best);
-        self.states = found.states;
-        self.jobs = ids;
         self.grant_all(view, (&jobs, &problem, &parts), &best, offer);
         Ok(())
     }
@@ -137,6 +155,7 @@ impl Policy for Pollux {
         self.memory.clear();
         self.states.clear();
         self.jobs.clear();
+        self.searched = None;
     }
 }
 
@@ -151,6 +170,14 @@ struct Site<'a> {
 }
 
 impl Pollux {
+    /// Whether a round begins, or none are kept. Within a round jobs that come are only put where there is room.
+    fn searches(&mut self, view: &View<'_>, offer: &mut Offer<'_>) -> bool {
+        let round = self.settings.round.0;
+        let Some(number) = view.now.0.checked_div(round) else { return true };
+        offer.wake_at(Time((number + 1).saturating_mul(round)));
+        self.searched.replace(number) != Some(number)
+    }
+
     /// Jobs that take part, in order of attained service, and the problem they make. Whoever cannot run is told why.
     fn problem<'a>(
         &mut self,
@@ -189,7 +216,7 @@ impl Pollux {
 
     /// What is known of a job on a type of GPU.
     fn goodput(&mut self, view: &View<'_>, job: JobRef<'_>, kind: GpuType) -> Goodput<'_> {
-        let Settings { growth_max, growth_step, uncertainty, .. } = self.settings;
+        let Settings { growth_max, growth_step, uncertainty, probe, .. } = self.settings;
         let bound = |value: f64| if value > 0.0 { value } else { f64::INFINITY };
         let guard =
             Guard { growth_max: bound(growth_max), step_max: bound(growth_step), present: None };
@@ -197,7 +224,7 @@ impl Pollux {
         if let Some(measured) = &job.state.measured {
             memory.refresh(measured, self.settings.types);
         }
-        Goodput::new(view, job, kind, memory, Care { guard, uncertainty })
+        Goodput::new(view, job, kind, memory, Care { guard, uncertainty, probe })
     }
 
     /// A job's row, or why it cannot run.
@@ -348,9 +375,10 @@ fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
         true => Ok(()),
         false => Err(ENTRY.bad_value(key, value, expected)),
     };
-    let Settings { p, explore, growth_max, growth_step, uncertainty, .. } = settings;
+    let Settings { p, explore, growth_max, growth_step, uncertainty, probe, .. } = settings;
     finite("p", p, p.abs() <= 10.0, "a power from -10 to 10")?;
     finite("explore", explore, explore >= 1.0, "a factor of at least 1")?;
+    finite("probe", probe, probe >= 1.0, "a factor of at least 1")?;
     let guard = "0, or a factor of at least 1";
     finite("growth_max", growth_max, growth_max == 0.0 || growth_max >= 1.0, guard)?;
     finite("growth_step", growth_step, growth_step == 0.0 || growth_step > 1.0, guard)?;
@@ -365,5 +393,6 @@ fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
         return Err(ENTRY.bad_value("nodes_max", settings.nodes_max, "at least 1"));
     }
     let (memory, states, jobs) = (BTreeMap::new(), Vec::new(), Vec::new());
-    Ok(Pipeline::new(Pollux { settings, memory, states, jobs }, FewestNodes, ENTRY.needs))
+    let policy = Pollux { settings, memory, states, jobs, searched: None };
+    Ok(Pipeline::new(policy, FewestNodes, ENTRY.needs))
 }

@@ -273,9 +273,12 @@ impl Semantics {
     /// Settings that every policy with such a key is given: key, value, and another key it must have too.
     pub fn wishes(self) -> &'static [(&'static str, &'static str, Option<&'static str>)] {
         const REFILL: (&str, &str, Option<&str>) = ("mode", "refill", None);
+        // The clock of the preset says when, and some of its tables set another one.
+        const EACH_DECISION: (&str, &str, Option<&str>) = ("round", "0s", Some("generations"));
         const REQUEUE: (&str, &str, Option<&str>) = ("mode", "refill-requeue", Some("jump"));
         match self {
-            Semantics::Native | Semantics::Sia => &[],
+            Semantics::Native => &[],
+            Semantics::Sia => &[EACH_DECISION],
             Semantics::Tiresias => &[REFILL, REQUEUE, ("jump", "tiresias-code", None)],
             Semantics::Muri => &[
                 REFILL,
@@ -284,7 +287,7 @@ impl Semantics {
                 ("form", "muri-code", Some("hidden")),
             ],
             Semantics::Pollux => {
-                &[("mode", "recount", None), ("rules", "authors", Some("knowledge"))]
+                &[EACH_DECISION, ("mode", "recount", None), ("rules", "authors", Some("knowledge"))]
             }
             Semantics::Gavel => &[
                 ("rounds", "gavel", None),

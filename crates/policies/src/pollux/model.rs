@@ -18,6 +18,8 @@ pub struct Care {
     pub guard: Guard,
     /// By how many of its own doubts the time of an iteration is taken to be longer.
     pub uncertainty: f64,
+    /// How many times its first batch a job trains with while it was seen with one number of samples on a GPU only.
+    pub probe: f64,
 }
 
 /// What is remembered of a job: a cache, made anew when what it was made of changes.
@@ -144,9 +146,16 @@ impl<'m> Goodput<'m> {
     /// A job of which nothing was observed begins with the smallest batch that these GPUs can share.
     pub fn batch(&mut self, size: Size) -> Result<Option<u32>, NoBatch> {
         let Batch::Free(limits) = self.batch else { return Ok(None) };
-        if self.fitted.is_ok() {
+        if let Ok(fitted) = &self.fitted {
             let efficiency = self.efficiency;
-            return Ok(self.menu(limits, size)?.map(|menu| menu.best(&efficiency).split.batch));
+            // Of one number of samples the fit can only guess what more of them would cost.
+            let probes = self.care.probe > 1.0 && !fitted.knows_batches();
+            let samples = self.care.probe * f64::from(limits.first);
+            let menu = self.menu(limits, size)?;
+            return Ok(menu.map(|menu| match probes {
+                true => menu.at_least(samples).batch,
+                false => menu.best(&efficiency).split.batch,
+            }));
         }
         let least = limits.first.max(limits.local_least.saturating_mul(size.gpus));
         let split = limits.split(least, size.gpus);

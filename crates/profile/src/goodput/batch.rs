@@ -119,6 +119,12 @@ impl Menu {
         }
     }
 
+    /// The smallest batch of at least so many samples, or else the largest.
+    pub fn at_least(&self, samples: f64) -> BatchSplit {
+        let enough = self.0.iter().find(|(split, _)| f64::from(split.batch) >= samples);
+        enough.or(self.0.last()).expect("a menu is never empty").0
+    }
+
     /// The batch of the highest goodput, the smallest one of equals (Pollux, equation 13).
     pub fn best(&self, efficiency: &Efficiency) -> BatchChoice {
         let choice = |(split, seconds): &(BatchSplit, f64)| {
