@@ -54,13 +54,22 @@ fn a_job_begins_with_one_gpu_and_its_first_batch_and_grows_as_it_is_seen() {
     let mut host = host(&[]);
     host.submit(0, elastic(0, 0, Some(LIMITS)));
     assert_eq!(planned(&host, 0), (1, Some(128)));
-    // Young jobs do not restart for little, so time passes before the next decision.
+    // Young jobs do not restart for little, so time passes before the next round.
     report(&mut host, 600, 0, (1, 128));
-    host.submit(660, elastic(1, 660, Some(LIMITS)));
     let (gpus, batch) = planned(&host, 0);
     assert_eq!(gpus, 2, "twice what it was seen on");
     assert!(batch > Some(128), "with that noise a larger batch is better, not {batch:?}");
-    assert_eq!(planned(&host, 1), (1, Some(128)));
+}
+
+#[test]
+fn within_a_round_whoever_comes_is_put_where_there_is_room_and_nobody_moves() {
+    let mut host = host(&[]);
+    host.submit(0, elastic(0, 0, Some(LIMITS)));
+    report(&mut host, 600, 0, (1, 128));
+    let before = planned(&host, 0).0;
+    host.submit(610, elastic(1, 610, Some(LIMITS)));
+    assert_eq!((planned(&host, 0).0, planned(&host, 1)), (before, (1, Some(128))));
+    assert_eq!(host.engine.due(), Some(Time(660_000_000)), "the next round");
 }
 
 #[test]
