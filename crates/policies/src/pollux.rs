@@ -38,7 +38,7 @@ pub const ENTRY: PolicyEntry = Entry {
     settings: &[
         (
             "round",
-            "the time between searches, which begin at its multiples; 0s for a search at each decision",
+            "the time between searches while jobs report, at its multiples; 0s for one at each decision",
         ),
         ("p", "the power of the mean over jobs: -1 is fair, 1 gives most to whoever gains most"),
         ("population", "states that survive a generation of the search"),
@@ -134,7 +134,7 @@ impl Policy for Pollux {
         cx.quality = Quality::Feasible;
         let ids: Vec<JobId> = jobs.iter().map(JobRef::id).collect();
         let mut dice = Dice(cx.rng());
-        let mut best = match self.searches(view, offer) {
+        let mut best = match self.searches(view, offer, &jobs) {
             true => {
                 let seeds = self.adapted(&ids, problem.nodes);
                 let Settings { population, generations, patience, .. } = self.settings;
@@ -170,11 +170,19 @@ struct Site<'a> {
 }
 
 impl Pollux {
-    /// Whether a round begins, or none are kept. Within a round jobs that come are only put where there is room.
-    fn searches(&mut self, view: &View<'_>, offer: &mut Offer<'_>) -> bool {
-        let round = self.settings.round.0;
-        let Some(number) = view.now.0.checked_div(round) else { return true };
-        offer.wake_at(Time((number + 1).saturating_mul(round)));
+    /// Whether a round begins. Within one, jobs that come are only put where there is room.
+    ///
+    /// Rounds are for jobs that report or have batches to choose: of others nothing is learnt between events, and every
+    /// decision is a search.
+    fn searches(&mut self, view: &View<'_>, offer: &mut Offer<'_>, jobs: &[JobRef<'_>]) -> bool {
+        let kinds = || (0..view.cluster().kinds.len()).map(|kind| GpuType(kind as u8));
+        let learns = jobs.iter().any(|job| {
+            job.state.measured.is_some()
+                || kinds().any(|kind| view.batch_limits(*job, kind).is_some())
+        });
+        let number = view.now.0.checked_div(self.settings.round.0).filter(|_| learns);
+        let Some(number) = number else { return true };
+        offer.wake_at(Time((number + 1).saturating_mul(self.settings.round.0)));
         self.searched.replace(number) != Some(number)
     }
 
