@@ -47,7 +47,7 @@ def main():
         loss = descend(model, optimiser, noise, step, flags.parts, device)
         if flags.stop_after == step + 1:
             yard.request_stop()
-        if yard.step(step + 1, loss=loss, noise_scale=noise.value, accumulation=flags.parts):
+        if yard.step(step + 1, loss=loss, noise_scale=noise.value, accumulation=flags.parts - 1):
             began = time.monotonic()
             save(path, model, optimiser, step + 1)
             yard.exit_saved(step + 1, seconds=time.monotonic() - began)
