@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound;
-use trainyard_types::{Shape, Want};
+use trainyard_types::{Allocation, Shape, Want};
 
 /// The row in the registry.
 pub const ENTRY: PolicyEntry = Entry {
@@ -153,8 +153,7 @@ impl Gandiva {
         if state.granted.contains(id)
             && let Some(planned) = &job.state.planned
         {
-            let masks = planned.placement.masks().iter();
-            let home = masks.map(|(node, mask)| (*node, mask.count_ones())).collect();
+            let home = home_of(planned);
             let start = job.state.last_start.filter(|_| job.state.held.is_some());
             let ends = self
                 .turn
@@ -337,6 +336,11 @@ fn run_at_home(job: JobRef<'_>, line: &Line, offer: &mut Offer<'_>, over: &Over)
     grant.shape = Shape::PerNode(line.0.clone());
     let victims = line.0.iter().filter_map(|(node, _)| over.get(node)).flatten().copied();
     offer.instead(&grant, &mut victims.collect::<Vec<_>>().into_iter()) == Answer::Taken
+}
+
+/// Where a job runs.
+fn home_of(planned: &Allocation) -> Home {
+    planned.placement.masks().iter().map(|(node, mask)| (*node, mask.count_ones())).collect()
 }
 
 /// How much a node suits a job: smaller is better.

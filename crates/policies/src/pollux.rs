@@ -19,10 +19,10 @@ use crate::prelude::*;
 use evolve::{Effort, evolve};
 use model::{Care, Goodput, Memory};
 use parts::{Parts, Types};
-use problem::{Ground, Problem, Row};
+use problem::{Ground, Problem, Row, gpus};
 use std::collections::BTreeMap;
 use trainyard_profile::goodput::{Guard, NoBatch, Size};
-use trainyard_types::{Grant, Knobs, Quality, Shape, Share};
+use trainyard_types::{Grant, Knobs, Quality, Shape};
 use vary::{Dice, Scratch, fill};
 
 /// The row in the registry.
@@ -300,7 +300,6 @@ impl Pollux {
                 offer.grant(&grant);
             }
         }
-        let gpus = |cells: &[u8]| cells.iter().map(|cell| u32::from(*cell)).sum::<u32>();
         let anywhere = |count: u32| Shape::Gpus { count, kind: None, nodes_max: 0 };
         for ((job, _), cells) in rows().filter(|((_, row), cells)| *cells != row.base) {
             if gpus(cells) == 0 {
@@ -332,12 +331,7 @@ impl Pollux {
         (parts, cells): (&Parts, &[u8]),
         shape: Shape,
     ) -> Grant {
-        let mut grant = Grant::gpus(job.id(), 1);
-        if job.spec.want.permille < 1000 {
-            grant = grant.share(Share::Permille(job.spec.want.permille));
-        }
-        grant.shape = shape;
-        grant.pool = job.spec.want.pool;
+        let mut grant = Grant { shape, ..wanted(job) };
         let mut goodput = self.goodput(view, job, parts.kind(cells));
         let size = parts.size(cells);
         if let Ok(Some(batch)) = goodput.batch(size) {

@@ -22,7 +22,7 @@ use program::{Candidate, Dials};
 use row::{Row, Source, Verdict};
 use std::collections::BTreeMap;
 use trainyard_framework::Trials;
-use trainyard_types::{Allocation, Grant, Knobs, Phase, Quality, Shape, Share};
+use trainyard_types::{Allocation, Grant, Knobs, Phase, Quality, Shape};
 
 /// The row in the registry.
 pub const ENTRY: PolicyEntry = Entry {
@@ -315,17 +315,9 @@ impl Player<'_> {
     }
 
     fn grant(&self, option: usize, shape: Shape) -> Grant {
-        let want = &self.job.spec.want;
-        let mut grant = Grant::gpus(self.job.id(), self.row.options[option].sort.gpus);
-        if want.permille < 1000 {
-            grant = grant.share(Share::Permille(want.permille));
-        }
-        grant.shape = shape;
-        grant.pool = want.pool;
-        grant.knobs = self.row.options[option]
-            .batch
-            .map(|batch| Box::new(Knobs { batch: Some(batch), ..Knobs::default() }));
-        grant
+        let batch = self.row.options[option].batch;
+        let knobs = batch.map(|batch| Box::new(Knobs { batch: Some(batch), ..Knobs::default() }));
+        Grant { shape, knobs, ..wanted(self.job) }
     }
 }
 

@@ -309,7 +309,7 @@ fn restarts_are_counted_in_what_was_received_and_in_whether_to_switch() {
 }
 
 #[test]
-#[ignore = "a measurement: run it with --release -- --ignored --nocapture"]
+#[ignore = "a measurement: cargo test --release -p trainyard-testkit --test rounds -- --ignored --nocapture"]
 fn speed_of_rounds_without_a_solver() {
     for settings in [RoundSettings::default(), RoundSettings::gavel()] {
         let semantics = match settings.mechanism {

@@ -4,7 +4,7 @@
 //! Whoever lived on a set that is given up queues behind the jobs of another one, so a size tends to end on one set
 //! while other nodes are idle. That is a loss and not an idea: it is here because published comparisons contain it.
 
-use super::{Home, Turns};
+use super::{Home, Turns, home_of};
 use crate::prelude::*;
 use crate::turns::able;
 use smallvec::{SmallVec, smallvec};
@@ -34,8 +34,14 @@ struct Set {
 }
 
 impl Set {
-    fn has(&self, node: NodeId) -> bool {
-        self.home.iter().any(|(own, _)| *own == node)
+    /// Without jobs; `nodes` are the GPUs of each node, and those that one job holds there.
+    fn on(home: Home, nodes: impl Iterator<Item = (u32, u32)>) -> Set {
+        let (mut gpus, mut capacity) = (0, u32::MAX);
+        for (has, each) in nodes {
+            gpus += has;
+            capacity = capacity.min(has / each.max(1));
+        }
+        Set { home, gpus, capacity: capacity.max(1) as usize, jobs: Vec::new(), load: 0 }
     }
 
     fn take(&mut self, job: JobId) {
@@ -44,7 +50,7 @@ impl Set {
     }
 }
 
-/// O(jobs + nodes) for each decision, and O(sets) for each job that comes or moves.
+/// O(jobs) for each decision, O(sets) for each job that moves, and O(nodes) for one that looks for a new set.
 pub(super) struct Sets {
     turn: Turns,
     /// The least loaded set of a class first.
@@ -91,18 +97,15 @@ impl Sets {
         if !self.settled.insert(job.id()) {
             return;
         }
-        let masks = planned.placement.masks().iter();
-        let home: Home = masks.map(|(node, mask)| (*node, mask.count_ones())).collect();
+        let home = home_of(planned);
         let sets = self.classes.entry(class(&job.spec.want)).or_default();
         match sets.iter_mut().find(|set| set.home == home) {
             Some(set) => set.take(job.id()),
             None => {
                 let each = |(node, count): &(NodeId, u32)| (free.up(*node).count_ones(), *count);
-                sets.push(Set {
-                    jobs: vec![job.id()],
-                    load: 1,
-                    ..open(home.clone(), home.iter().map(each))
-                });
+                let mut set = Set::on(home.clone(), home.iter().map(each));
+                set.take(job.id());
+                sets.push(set);
             }
         }
         sets.sort_by_key(|set| set.load);
@@ -130,15 +133,18 @@ impl Sets {
     /// An empty set on nodes that are in none: one node if one is large enough, else as many as are needed.
     fn open(&self, job: JobRef<'_>, view: &View<'_>, free: &Free) -> Option<Set> {
         let want = &job.spec.want;
-        let taken = |node: NodeId| self.classes.values().flatten().any(|set| set.has(node));
+        let sets = self.classes.values().flatten();
+        let taken: BTreeSet<NodeId> =
+            sets.flat_map(|set| &set.home).map(|(node, _)| *node).collect();
         let nodes: Vec<(NodeId, u32)> = (0..free.nodes())
             .map(NodeId)
-            .filter(|node| !taken(*node))
+            .filter(|node| !taken.contains(node))
             .map(|node| (node, able(want, node, view, free)))
             .filter(|(_, gpus)| *gpus > 0)
             .collect();
         if let Some((node, gpus)) = nodes.iter().find(|(_, gpus)| *gpus >= want.gpus) {
-            return Some(open(smallvec![(*node, want.gpus)], [(*gpus, want.gpus)].into_iter()));
+            let home = smallvec![(*node, want.gpus)];
+            return Some(Set::on(home, [(*gpus, want.gpus)].into_iter()));
         }
         free.kinds().iter().find_map(|kind| {
             let (mut rest, mut home, mut parts) = (want.gpus, Home::new(), Vec::new());
@@ -151,7 +157,7 @@ impl Sets {
                 }
             }
             let within = want.nodes_max == 0 || home.len() <= usize::from(want.nodes_max);
-            (rest == 0 && within).then(|| open(home, parts.into_iter()))
+            (rest == 0 && within).then(|| Set::on(home, parts.into_iter()))
         })
     }
 
@@ -186,10 +192,7 @@ impl Sets {
         };
         let stays = |set: &Set, job: JobRef<'_>| {
             let planned = job.state.planned.as_ref()?;
-            let masks = planned.placement.masks().iter();
-            let at_home =
-                masks.map(|(node, mask)| (*node, mask.count_ones())).eq(set.home.iter().copied());
-            at_home.then(|| Shape::Exact(planned.placement.clone()))
+            (home_of(planned) == set.home).then(|| Shape::Exact(planned.placement.clone()))
         };
         // First those who stay, so that nobody else is put on their GPUs.
         for first in [true, false] {
@@ -212,16 +215,6 @@ impl Sets {
             offer.note(job.id(), Reason::NoRoom { need: job.spec.want.gpus, free });
         }
     }
-}
-
-/// A set without jobs; `parts` are the GPUs of each node, and those that one job holds there.
-fn open(home: Home, parts: impl Iterator<Item = (u32, u32)>) -> Set {
-    let (mut gpus, mut capacity) = (0, u32::MAX);
-    for (has, each) in parts {
-        gpus += has;
-        capacity = capacity.min(has / each.max(1));
-    }
-    Set { home, gpus, capacity: capacity.max(1) as usize, jobs: Vec::new(), load: 0 }
 }
 
 impl Policy for Sets {

@@ -1,8 +1,9 @@
 //! Nodes as the search sees them: whole, or cut into equal parts where all types of GPU count alike.
 
-use super::problem::Problem;
+use super::problem::{Problem, gpus};
 use crate::prelude::*;
 use trainyard_profile::goodput::Size;
+use trainyard_types::placement::lowest_bits;
 use trainyard_types::{Placement, Shape};
 
 /// How types of GPU are told apart.
@@ -105,7 +106,7 @@ impl Parts {
         }
         for (cells, row) in state.chunks_exact_mut(self.all.len()).zip(&problem.rows) {
             self.keep_most(view, cells);
-            if cells.iter().map(|cell| u32::from(*cell)).sum::<u32>() < row.least {
+            if gpus(cells) < row.least {
                 cells.fill(0);
             }
         }
@@ -144,8 +145,7 @@ impl Parts {
     pub(super) fn size(&self, cells: &[u8]) -> Size {
         let mut nodes: Vec<NodeId> = self.used(cells).map(|(part, _)| part.node).collect();
         nodes.dedup();
-        let gpus = cells.iter().map(|cell| u32::from(*cell)).sum();
-        Size { nodes: nodes.len() as u32, gpus }
+        Size { nodes: nodes.len() as u32, gpus: gpus(cells) }
     }
 
     /// Where a row is put. In parts of nodes the very GPUs are named, or the row would not be found there again;
@@ -156,17 +156,11 @@ impl Parts {
                 self.used(cells).map(|(part, count)| (part.node, count)).collect(),
             );
         }
-        let masks = self.used(cells).map(|(part, count)| {
-            let mut left = free.mask(part.node) & part.mask;
-            let mut mask = 0;
-            for _ in 0..count {
-                mask |= left & left.wrapping_neg();
-                left &= left.wrapping_sub(1);
-            }
-            (part.node, mask)
-        });
+        let masks = self
+            .used(cells)
+            .map(|(part, count)| (part.node, lowest_bits(free.mask(part.node) & part.mask, count)));
         let placement = Placement::from_masks(masks);
-        let count = cells.iter().map(|cell| u32::from(*cell)).sum();
+        let count = gpus(cells);
         match placement.gpus() == count {
             true => Shape::Exact(placement),
             false => Shape::Gpus { count, kind: None, nodes_max: 0 },

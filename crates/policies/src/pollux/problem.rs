@@ -145,9 +145,14 @@ impl Problem {
     }
 }
 
+/// GPUs of a row.
+pub fn gpus(cells: &[u8]) -> u32 {
+    cells.iter().map(|cell| u32::from(*cell)).sum()
+}
+
 /// The speed-up of a row as it is held.
 fn held_speedup(row: &Row, ground: &Ground) -> f64 {
-    let gpus: u32 = row.base.iter().map(|cell| u32::from(*cell)).sum();
+    let gpus = gpus(&row.base);
     let Some(first) = row.base.iter().position(|cell| *cell > 0) else { return 0.0 };
     let spread = row.base.iter().filter(|cell| **cell > 0).count();
     let worth = &row.worth[usize::from(ground.kinds[first])];
