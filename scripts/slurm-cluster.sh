@@ -4,10 +4,13 @@
 #   slurm-cluster.sh up DIR              start it under DIR; prints the SLURM_CONF to use
 #   slurm-cluster.sh down DIR            stop everything that it started there
 #   slurm-cluster.sh kill-node DIR NODE  kill -9 the slurmd of a node; what it started lives on
+#   slurm-cluster.sh crash-node DIR NODE the same with all that it started, as when the power fails
 #   slurm-cluster.sh start-node DIR NODE start it again
 #   slurm-cluster.sh kill-ctld DIR       kill -9 slurmctld
 #   slurm-cluster.sh start-ctld DIR      start it again, with the state it saved
 #   slurm-cluster.sh restart-ctld DIR    both
+#   slurm-cluster.sh save-ctld DIR NAME  copy what slurmctld has on disk at this moment
+#   slurm-cluster.sh forget-ctld DIR NAME  kill -9 slurmctld and start it with that copy: it forgets what came after
 #
 # SLURM_NODES="n1:v100:4 n2:v100:4 ..."  nodes as NAME:TYPE:GPUS
 # SLURM_NODE_TIMEOUT=10                  seconds until a node that does not answer is down
@@ -19,7 +22,7 @@
 # CUDA_VISIBLE_DEVICES only then.
 set -euo pipefail
 
-usage() { sed -n '4,10p' "${BASH_SOURCE[0]}" | cut -c3- >&2; exit 2; }
+usage() { sed -n '4,13p' "${BASH_SOURCE[0]}" | cut -c3- >&2; exit 2; }
 [ $# -ge 2 ] || usage
 what=$1
 mkdir -p "$2"
@@ -192,13 +195,41 @@ down() {
     stop TERM munged munge/munged.pid
 }
 
+# The processes of jobs on a node: those that were started there by us, and those that watch over them.
+crash_node() {
+    stop KILL slurmd "run/slurmd.$1.pid"
+    local proc environ
+    for proc in /proc/[0-9]*; do
+        [ "$(cat "$proc/comm" 2>/dev/null)" = slurmstepd ] || continue
+        [[ "$(readlink "$proc/cwd" 2>/dev/null)" = "$dir/spool.$1"* ]] && kill -9 "${proc#/proc/}" 2>/dev/null || true
+    done
+    for proc in /proc/[0-9]*; do
+        environ=$(tr '\0' '\n' <"$proc/environ" 2>/dev/null) || continue
+        grep -qx "SLURM_CONF=$dir/slurm.conf" <<<"$environ" && grep -qx "SLURMD_NODENAME=$1" <<<"$environ" || continue
+        kill -9 "${proc#/proc/}" 2>/dev/null || true
+    done
+}
+
+# Whatever is being written is renamed into place, so that a copy holds whole files.
+save_ctld() { rm -rf "$dir/saved.$1" && cp -a "$dir/state" "$dir/saved.$1"; }
+
+forget_ctld() {
+    [ -d "$dir/saved.$1" ] || fail "nothing was saved as $1"
+    stop KILL slurmctld run/slurmctld.pid
+    rm -rf "$dir/state" && cp -a "$dir/saved.$1" "$dir/state"
+    start_ctld
+}
+
 case $what in
     up) up ;;
     down) down ;;
     kill-node) stop KILL slurmd "run/slurmd.${3:?NODE}.pid" ;;
+    crash-node) crash_node "${3:?NODE}" ;;
     start-node) start_node "${3:?NODE}" ;;
     kill-ctld) stop KILL slurmctld run/slurmctld.pid ;;
     start-ctld) start_ctld ;;
     restart-ctld) stop KILL slurmctld run/slurmctld.pid; start_ctld ;;
+    save-ctld) save_ctld "${3:?NAME}" ;;
+    forget-ctld) forget_ctld "${3:?NAME}" ;;
     *) usage ;;
 esac

@@ -2,10 +2,13 @@
 """The same jobs on a real Slurm and in the simulator, and a run in which everything is killed.
 
     slurm-run.py DIR [--program trainyard] [--jobs 200] [--within 240] [--policies fifo,las,gavel] [--chaos]
+        [--kills 5] [--others 30]
 
 Starts a Slurm (scripts/slurm-cluster.sh) and a daemon on it for each policy, submits the jobs when they are due, waits
 for all of them, and simulates the same jobs with the start and save times that were measured. With --chaos slurmctld,
-slurmd and the daemon are killed again and again meanwhile. Needs root and Slurm.
+slurmd and the daemon are killed meanwhile, --kills times each; every other slurmctld comes back with what it knew some
+seconds before. Jobs of another user run beside ours; slurmctld's log tells whether anything was done to one of them.
+Needs root and Slurm.
 """
 
 import argparse
@@ -13,6 +16,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +30,10 @@ SPEEDS = {
     "some": {"v100": 4.0, "a100": 8.0, "k80": 2.0},
     "much": {"v100": 4.0, "a100": 12.0, "k80": 1.0},
 }
+#: A user who has nothing to do with us.
+OTHER = 65534
+#: Seconds between two copies of slurmctld's state.
+SAVE_EVERY = 2.0
 TYPES = {"n1": "v100", "n2": "v100", "n3": "a100", "n4": "k80"}
 
 JOB = r"""#!/bin/sh
@@ -81,6 +89,7 @@ class Yard:
         self.dir.mkdir(parents=True)
         self.args, self.policy = args, policy
         self.conf = self.dir / "slurm" / "slurm.conf"
+        self.saves, self.others = 0, []
         self.cluster("up")
         (self.dir / "profiles.toml").write_text(profiles())
         (self.dir / "job.sh").write_text(JOB)
@@ -92,6 +101,41 @@ class Yard:
     def cluster(self, *what):
         command = [HERE / "slurm-cluster.sh", what[0], self.dir / "slurm", *what[1:]]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    def save_state(self):
+        """Copies what slurmctld has on disk; the last few copies are kept."""
+        self.saves += 1
+        self.cluster("save-ctld", str(self.saves % 8))
+
+    def forget(self, seconds):
+        """slurmctld is killed and comes back with what it knew so many seconds ago."""
+        back = max(1, min(7, int(seconds / SAVE_EVERY), self.saves - 1))
+        self.cluster("forget-ctld", str((self.saves - back) % 8))
+
+    def submit_other(self, number, seconds):
+        command = ["sbatch", "--parsable", f"--uid={OTHER}", f"--gid={OTHER}", "--mem=10", "--chdir=/", "--gres=gpu:1",
+                   "--output=/dev/null", f"--job-name=other-{number}", f"--wrap=sleep {seconds}"]
+        environ = dict(os.environ, SLURM_CONF=str(self.conf))
+        done = subprocess.run(command, env=environ, capture_output=True, text=True)
+        if done.returncode == 0:
+            self.others.append((int(done.stdout), time.time()))
+
+    def touched(self):
+        """What slurmctld was asked to do to jobs of the other user, by its log."""
+        others, owner, found = {}, {}, []
+        for job, at in self.others:
+            others.setdefault(job, []).append(at)
+        for line in (self.dir / "slurm/log/slurmctld.log").read_text().splitlines():
+            job = re.search(r"JobId=(\d+)", line)
+            if not job:
+                continue
+            job = int(job[1])
+            if "_slurm_rpc_submit_batch_job: JobId" in line:
+                at = time.mktime(time.strptime(line[1:20], "%Y-%m-%dT%H:%M:%S"))
+                owner[job] = any(abs(at - submitted) < 3 for submitted in others.get(job, []))
+            elif owner.get(job) and re.search(r"_update_job|_kill_job|requeue|hold_job", line, re.IGNORECASE):
+                found.append(line)
+        return found
 
     def start(self):
         log = open(self.dir / "serve.log", "a")
@@ -142,42 +186,60 @@ class Yard:
         self.cluster("down")
 
 
+def kill(yard, what, number, dice):
+    if what == "slurmctld" and number % 2:
+        yard.forget(dice.uniform(3, 10))
+    elif what == "slurmctld":
+        yard.cluster("kill-ctld")
+        time.sleep(dice.uniform(0, 3))
+        yard.cluster("start-ctld")
+    elif what == "daemon":
+        yard.kill()
+        time.sleep(dice.uniform(0, 3))
+        yard.start()
+    else:
+        node = dice.choice(sorted(TYPES))
+        yard.cluster("kill-node", node)
+        time.sleep(dice.choice([1, 25]))
+        yard.cluster("start-node", node)
+
+
 def run(args, policy):
     yard = Yard(args, policy)
     jobs = plan(args.jobs, args.within, (args.least, args.most), args.seed)
-    begun, dice, kills = time.time(), random.Random(args.seed + 1), {}
-    next_kill = begun + 10
+    begun, dice = time.time(), random.Random(args.seed + 1)
+    kills = [(what, number) for number in range(args.kills) for what in ("slurmctld", "daemon", "slurmd")]
+    dice.shuffle(kills)
+    kills = kills if args.chaos else []
+    done, next_kill, next_save = {}, begun + 8, begun
+    others = sorted((dice.uniform(0, args.within), dice.uniform(5, 40)) for _ in range(args.others))
     waiting = list(jobs)
     while True:
         now = time.time() - begun
         while waiting and waiting[0]["arrives"] <= now:
             yard.submit(waiting.pop(0))
-        if args.chaos and time.time() >= next_kill and (waiting or now < args.within * 1.5):
-            next_kill = time.time() + dice.uniform(8, 16)
-            what = dice.choice(["slurmctld", "daemon", "slurmd"])
-            kills[what] = kills.get(what, 0) + 1
-            if what == "slurmctld":
-                yard.cluster("kill-ctld")
-                time.sleep(dice.uniform(0, 3))
-                yard.cluster("start-ctld")
-            elif what == "daemon":
-                yard.kill()
-                time.sleep(dice.uniform(0, 3))
-                yard.start()
-            else:
-                node = dice.choice(sorted(TYPES))
-                yard.cluster("kill-node", node)
-                time.sleep(dice.choice([1, 25]))
-                yard.cluster("start-node", node)
+        while others and others[0][0] <= now:
+            yard.submit_other(args.others - len(others), others.pop(0)[1])
+        if args.chaos and time.time() >= next_save:
+            yard.save_state()
+            next_save = time.time() + SAVE_EVERY
+        if kills and time.time() >= next_kill:
+            what, number = kills.pop()
+            done[what] = done.get(what, 0) + 1
+            kill(yard, what, number, dice)
+            next_kill = time.time() + dice.uniform(4, 12)
         rows = yard.ask("ps", "--json", check=False)
-        if not waiting and rows is not None and not rows["jobs"]:
+        if not waiting and not others and not kills and rows is not None and not rows["jobs"]:
             break
         if now > args.within * 6 + 600:
             print("not all jobs ended:", json.dumps(rows)[:2000])
             break
         time.sleep(0.3)
     result = measure(yard, jobs, policy)
-    result["kills"] = kills
+    touched = yard.touched()
+    result |= {"kills": done, "others": len(yard.others), "others_touched": len(touched)}
+    for line in touched:
+        print("touched:", line, file=sys.stderr)
     yard.end()
     return result
 
@@ -230,6 +292,8 @@ def main():
     parser.add_argument("--policies", default="fifo;las:quantum=60s,turn=20s;gavel:round=60s",
                         help="separated by semicolons")
     parser.add_argument("--chaos", action="store_true")
+    parser.add_argument("--kills", type=int, default=5, help="how often each of slurmctld, slurmd and the daemon is killed")
+    parser.add_argument("--others", type=int, default=0, help="jobs of another user beside ours")
     args = parser.parse_args()
     args.program = str(pathlib.Path(args.program).resolve()) if "/" in args.program else args.program
     for policy in args.policies.split(";"):

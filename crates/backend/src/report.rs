@@ -42,6 +42,13 @@ pub enum Report {
     },
     /// What the backend cannot do now, in one sentence; nothing when that is over.
     Trouble(Option<String>),
+    /// Something that an operator should read, in one sentence; nothing changes by it.
+    Notice {
+        /// The job it is about, if any.
+        job: Option<JobId>,
+        /// What.
+        what: String,
+    },
     /// Somebody ended a job where it waits, behind our back.
     Gone {
         /// The job.

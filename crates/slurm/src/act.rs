@@ -5,7 +5,9 @@ use crate::script;
 use crate::spot::Spot;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use trainyard_backend::LaunchOrder;
+use trainyard_types::JobId;
 
 /// How jobs are submitted.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +27,20 @@ pub struct Submitting {
 pub struct Actor {
     calls: Arc<Calls>,
     submitting: Submitting,
+    /// How long a call may take that changes a job.
+    pub limit: Duration,
+}
+
+/// A job of Slurm that something is to be done to, named in every way that Slurm's programs take: where they can, they
+/// compare all of it before they act.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its number.
+    pub slurm: u32,
+    /// The number of its user.
+    pub uid: u32,
+    /// Its name in Slurm.
+    pub name: String,
 }
 
 /// A held job as it is submitted.
@@ -32,8 +48,10 @@ pub struct Actor {
 pub struct Submission<'a> {
     /// What is known of it.
     pub order: &'a LaunchOrder,
-    /// By which it is found again.
-    pub comment: &'a str,
+    /// The mark by which it is known to be ours.
+    pub mark: &'a str,
+    /// Its name in Slurm.
+    pub name: &'a str,
     /// Nodes and GPUs of each, to look at while it waits.
     pub shape: (u32, u32),
 }
@@ -54,7 +72,8 @@ pub struct Place {
 impl Actor {
     /// Acts by these calls.
     pub fn new(calls: Arc<Calls>, submitting: Submitting) -> Actor {
-        Actor { calls, submitting }
+        let limit = calls.settings().timeout;
+        Actor { calls, submitting, limit }
     }
 
     /// The calls.
@@ -91,8 +110,8 @@ impl Actor {
                 .map(str::to_owned)
                 .to_vec();
         all.extend(["--output=/dev/null".to_owned(), "--error=/dev/null".to_owned()]);
-        all.push(format!("--job-name={}", job_name(&order.name)));
-        all.push(format!("--comment={}", submission.comment));
+        all.push(format!("--job-name={}", submission.name));
+        all.push(format!("--comment={}", submission.mark));
         // The number of tasks is left to Slurm: with one, it refuses a node more CPUs than it has tasks.
         all.push(format!("--nodes={nodes}"));
         if gpus > 0 {
@@ -140,20 +159,21 @@ impl Actor {
         self.each_of("requeuehold", jobs)
     }
 
-    /// Wakes the scripts of jobs.
-    pub fn poke(&self, jobs: &[u32]) -> Result<(), CallError> {
-        self.scancel(&["--batch", "--signal=USR1"], jobs)
+    /// Wakes the script of a job.
+    pub fn poke(&self, target: &Target) -> Result<(), CallError> {
+        self.scancel(&["--batch", "--signal=USR1"], target)
     }
 
-    /// Cancels jobs.
-    pub fn cancel(&self, jobs: &[u32]) -> Result<(), CallError> {
-        self.scancel(&[], jobs)
+    /// Cancels a job.
+    pub fn cancel(&self, target: &Target) -> Result<(), CallError> {
+        self.scancel(&[], target)
     }
 
     /// Marks a job that was in Slurm before it was ours.
     pub fn mark(&self, job: u32, comment: &str) -> Result<(), CallError> {
         let (job, comment) = (format!("JobId={job}"), format!("Comment={comment}"));
-        self.calls.run("scontrol", &["update", &job, &comment]).map(drop)
+        let arguments = ["update", &job, &comment];
+        self.calls.run_within(self.limit, ("scontrol", &arguments), b"").map(drop)
     }
 
     /// Takes a node out of service, or back.
@@ -179,7 +199,9 @@ impl Actor {
     fn each(&self, lines: &[String]) -> Vec<Result<(), CallError>> {
         if lines.len() > 1 {
             let session = lines.join("\n") + "\n";
-            if self.calls.run_with("scontrol", &[], session.as_bytes()).is_ok() {
+            // A line takes slurmctld some milliseconds.
+            let limit = self.limit + Duration::from_millis(20) * lines.len() as u32;
+            if self.calls.run_within(limit, ("scontrol", &[]), session.as_bytes()).is_ok() {
                 return lines.iter().map(|_| Ok(())).collect();
             }
         }
@@ -193,20 +215,21 @@ impl Actor {
                     message: "it did not answer a moment ago".to_owned(),
                 });
             }
-            let result = self.calls.run("scontrol", &words).map(drop);
+            let result = self.calls.run_within(self.limit, ("scontrol", &words), b"").map(drop);
             down = result.as_ref().is_err_and(CallError::may_pass);
             result
         };
         lines.iter().map(one).collect()
     }
 
-    fn scancel(&self, flags: &[&str], jobs: &[u32]) -> Result<(), CallError> {
-        let jobs: Vec<String> = jobs.iter().map(u32::to_string).collect();
+    fn scancel(&self, flags: &[&str], target: &Target) -> Result<(), CallError> {
+        let (user, name) = (format!("--user={}", target.uid), format!("--name={}", target.name));
+        let id = target.slurm.to_string();
         let arguments: Vec<&str> =
-            flags.iter().copied().chain(jobs.iter().map(String::as_str)).collect();
-        match self.calls.run("scancel", &arguments) {
-            // It names those that are over already, and has told the others.
-            Err(CallError::Refused { .. }) | Ok(_) => Ok(()),
+            flags.iter().copied().chain([user.as_str(), name.as_str(), id.as_str()]).collect();
+        match self.calls.run_within(self.limit, ("scancel", &arguments), b"") {
+            // It is over already, or not there any more.
+            Err(CallError::Refused { .. } | CallError::NoSuchJob { .. }) | Ok(_) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -236,10 +259,17 @@ pub fn minutes(order: &LaunchOrder) -> Option<u64> {
     Some((script::whole_seconds(seconds) + grace) / 60 + 2)
 }
 
-/// A name that Slurm shows on one line.
-fn job_name(name: &str) -> String {
-    let name: String = name.chars().filter(|one| !one.is_control()).take(120).collect();
-    if name.is_empty() { "job".to_owned() } else { name }
+/// The name of a submission in Slurm: the one that its user gave, on one line, and behind it which job of ours it is. No
+/// other job of that user has it.
+pub fn job_name(order: &LaunchOrder, submission: u32) -> String {
+    let name: String = order.name.chars().filter(|one| !one.is_control()).take(120).collect();
+    let name = if name.is_empty() { "job" } else { &name };
+    format!("{name}{}", name_suffix(order.job, submission))
+}
+
+/// What the name of a submission ends with.
+pub fn name_suffix(job: JobId, submission: u32) -> String {
+    format!(".ty{}-{submission}", job.0)
 }
 
 #[cfg(test)]
@@ -266,8 +296,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stays_on_its_line() {
-        assert_eq!(job_name("a\nb c"), "ab c");
-        assert_eq!(job_name("\n"), "job");
+    fn a_name_stays_on_its_line_and_tells_the_job() {
+        let named = |name: &str| {
+            let order =
+                LaunchOrder { job: JobId(7), name: name.to_owned(), ..LaunchOrder::default() };
+            job_name(&order, 2)
+        };
+        assert_eq!(named("a\nb c"), "ab c.ty7-2");
+        assert_eq!(named("\n"), "job.ty7-2");
     }
 }

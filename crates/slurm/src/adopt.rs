@@ -6,6 +6,8 @@
 //! meant for, and to release it.
 
 use crate::call::{CallError, Calls};
+use crate::look::Lookout;
+use crate::ownership::{Claim, PREFIX};
 use crate::seen::SlurmJob;
 use trainyard_api::JobSpec;
 
@@ -56,7 +58,7 @@ pub fn taken_over(job: &SlurmJob, taking: &Taking) -> Result<JobSpec, Refusal> {
         name: job.name.clone(),
         tenant: Some(tenant),
         owner: Some(job.user.clone()),
-        external: Some(external(job.id)),
+        external: Some(External::of(job).to_string()),
         gpus: job.gpus,
         gpu_types: job.gpu_types.clone(),
         cpus_per_gpu: job.cpus.div_ceil(job.gpus.max(1)).min(u32::from(u16::MAX)) as u16,
@@ -69,9 +71,55 @@ pub fn taken_over(job: &SlurmJob, taking: &Taking) -> Result<JobSpec, Refusal> {
     })
 }
 
-/// What a job of Slurm is called outside of it.
-pub fn external(id: u32) -> String {
-    format!("slurm:{id}")
+/// What a job of Slurm is called outside of it: its number, and what that number alone does not tell, because Slurm may
+/// hand it out again: when it was submitted and by which user. Written as `slurm:1234:1794794677:1000`.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct External {
+    /// Its number.
+    pub id: u32,
+    /// When it was submitted, how often it was requeued by then, and the number of its user; requests of older versions
+    /// do not tell.
+    pub known: Option<(i64, u32)>,
+}
+
+impl External {
+    /// What a job is called.
+    pub fn of(job: &SlurmJob) -> External {
+        External { id: job.id, known: job.submitted.zip(job.uid) }
+    }
+
+    /// Reads a name; nothing if it is none.
+    pub fn parse(name: &str) -> Option<External> {
+        let mut parts = name.strip_prefix("slurm:")?.split(':');
+        let id = parts.next()?.parse().ok()?;
+        let known = match (parts.next(), parts.next(), parts.next()) {
+            (None, None, None) => None,
+            (Some(submitted), Some(uid), None) => {
+                Some((submitted.parse().ok()?, uid.parse().ok()?))
+            }
+            _ => return None,
+        };
+        Some(External { id, known })
+    }
+
+    /// By what it will be recognised, before it is marked.
+    pub fn claim(self) -> Claim {
+        Claim {
+            uid: self.known.map(|(_, uid)| uid),
+            sightings: self.known.map(|(submitted, _)| (submitted, 0)).into_iter().collect(),
+            ..Claim::default()
+        }
+    }
+}
+
+impl std::fmt::Display for External {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "slurm:{}", self.id)?;
+        match self.known {
+            Some((submitted, uid)) => write!(f, ":{submitted}:{uid}"),
+            None => Ok(()),
+        }
+    }
 }
 
 fn refuse(job: &SlurmJob) -> Result<(), Refusal> {
@@ -80,7 +128,7 @@ fn refuse(job: &SlurmJob) -> Result<(), Refusal> {
         "RUNNING" | "SUSPENDED" => return Err(Refusal::Runs),
         other => return Err(Refusal::Over(other.to_lowercase())),
     }
-    if job.comment.starts_with("trainyard:") {
+    if job.comment.starts_with(PREFIX) {
         return Err(Refusal::Ours);
     }
     if job.gpus == 0 {
@@ -109,31 +157,60 @@ fn refuse(job: &SlurmJob) -> Result<(), Refusal> {
 
 /// Whether a job was taken over: its mark says that it was never submitted by us.
 pub fn is_taken_over(job: &SlurmJob) -> bool {
-    let mut parts = job.comment.split(':');
-    parts.next() == Some("trainyard") && parts.count() == 3 && job.comment.ends_with(":0")
+    let mark = job.comment.split(' ').next().unwrap_or_default();
+    let parts = mark.strip_prefix(PREFIX).map(|rest| rest.split(':').collect::<Vec<_>>());
+    // Instance, job and submission, and in newer marks a random part and a digest.
+    parts.is_some_and(|parts| [3, 5].contains(&parts.len()) && parts[2] == "0")
 }
 
 /// Whether a job carries our mark and was submitted by us.
 pub fn is_own(job: &SlurmJob) -> bool {
-    job.comment.starts_with("trainyard:") && !is_taken_over(job)
+    job.comment.starts_with(PREFIX) && !is_taken_over(job)
+}
+
+/// Why a job was not handed back.
+#[derive(Debug, thiserror::Error)]
+pub enum HandBackError {
+    /// Slurm could not be asked.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The number names another job by now, or none.
+    #[error("Slurm job {0} is not the one that was looked at any more: nothing is done to it")]
+    Another(u32),
 }
 
 /// Gives a waiting job that was taken over back to Slurm's own scheduler.
-pub fn hand_back(calls: &Calls, job: u32) -> Result<(), CallError> {
-    let id = format!("JobId={job}");
+pub fn hand_back(calls: &Calls, job: &SlurmJob) -> Result<(), HandBackError> {
     // A requeued job has a begin time in the future; `now` clears it.
-    calls.run("scontrol", &["update", &id, "Comment=", "ReqNodeList=", "StartTime=now"])?;
-    calls.run("scontrol", &["release", &job.to_string()]).map(drop)
+    unmark(calls, job, &["ReqNodeList=", "StartTime=now"])?;
+    Ok(calls.run("scontrol", &["release", &job.id.to_string()]).map(drop)?)
 }
 
 /// Takes our mark off a job that runs: it goes on, and is nobody's but Slurm's.
-pub fn let_go(calls: &Calls, job: u32) -> Result<(), CallError> {
-    calls.run("scontrol", &["update", &format!("JobId={job}"), "Comment="]).map(drop)
+pub fn let_go(calls: &Calls, job: &SlurmJob) -> Result<(), HandBackError> {
+    unmark(calls, job, &[])
+}
+
+/// Takes our mark off a job and leaves what its user wrote, if the job still is the one that is meant.
+fn unmark(calls: &Calls, job: &SlurmJob, more: &[&str]) -> Result<(), HandBackError> {
+    let now = Lookout::new(calls).jobs()?;
+    let is_same = |one: &SlurmJob| {
+        one.id == job.id
+            && one.comment == job.comment
+            && (one.uid, one.submitted) == (job.uid, job.submitted)
+    };
+    if !is_taken_over(job) || !now.rows.iter().any(is_same) {
+        return Err(HandBackError::Another(job.id));
+    }
+    let own = job.comment.split_once(' ').map_or("", |(_, rest)| rest);
+    let (id, comment) = (format!("JobId={}", job.id), format!("Comment={own}"));
+    let arguments = [&["update", &id, &comment], more].concat();
+    Ok(calls.run("scontrol", &arguments).map(drop)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Refusal, Taking, is_own, is_taken_over, taken_over};
+    use super::{External, Refusal, Taking, is_own, is_taken_over, taken_over};
     use crate::seen::SlurmJob;
 
     fn waiting() -> SlurmJob {
@@ -141,6 +218,8 @@ mod tests {
             id: 1234,
             name: "train".to_owned(),
             user: "ana".to_owned(),
+            uid: Some(1000),
+            submitted: Some(1_794_794_677),
             account: "vision".to_owned(),
             state: "PENDING".to_owned(),
             priority: 10,
@@ -157,7 +236,7 @@ mod tests {
     #[test]
     fn a_waiting_job_is_taken_over_with_what_it_asks_for() {
         let spec = taken_over(&waiting(), &Taking::default()).unwrap();
-        assert_eq!(spec.external.as_deref(), Some("slurm:1234"));
+        assert_eq!(spec.external.as_deref(), Some("slurm:1234:1794794677:1000"));
         assert_eq!((spec.owner.as_deref(), spec.tenant.as_deref()), (Some("ana"), Some("vision")));
         assert_eq!((spec.gpus, spec.nodes_max, spec.cpus_per_gpu), (4, 1, 8));
         assert_eq!((spec.expected_seconds, spec.time_limit_seconds), (Some(3600.0), None));
@@ -201,6 +280,18 @@ mod tests {
             !is_taken_over(&marked("trainyard:ab12:7:10"))
                 && is_own(&marked("trainyard:ab12:7:10"))
         );
+        assert!(is_taken_over(&marked("trainyard:ab12:7:0:9f3c:77aa my run:1")));
+        assert!(is_own(&marked("trainyard:ab12:7:3:9f3c:77aa")));
         assert!(!is_taken_over(&marked("see ticket:1:2:0")) && !is_own(&marked("")));
+    }
+
+    #[test]
+    fn a_job_is_named_with_its_time_and_user_and_older_names_are_read() {
+        let external = External { id: 12, known: Some((50, 1000)) };
+        assert_eq!(External::parse(&external.to_string()), Some(external));
+        assert_eq!(External::parse("slurm:12"), Some(External { id: 12, known: None }));
+        for text in ["", "12", "slurm:", "slurm:x", "slurm:1:2", "slurm:1:2:3:4", "slurm:1:a:2"] {
+            assert_eq!(External::parse(text), None, "{text}");
+        }
     }
 }

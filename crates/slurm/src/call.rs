@@ -78,6 +78,14 @@ pub enum CallError {
         /// What it says.
         message: String,
     },
+    /// Slurm knows no such job: it never did, or has forgotten it.
+    #[error("Slurm knows no such job: `{call}`: {message}")]
+    NoSuchJob {
+        /// The whole call.
+        call: String,
+        /// What it says.
+        message: String,
+    },
     /// Slurm said no.
     #[error("Slurm refused `{call}`: {message}")]
     Refused {
@@ -117,7 +125,20 @@ impl CallError {
             | CallError::NotRun { .. }
             | CallError::NotConfigured { .. }
             | CallError::NoRights { .. }
+            | CallError::NoSuchJob { .. }
             | CallError::Refused { .. } => false,
+        }
+    }
+
+    /// Whether the job is not what it was taken for: it is gone, has started or has ended meanwhile.
+    pub fn is_outdated(&self) -> bool {
+        match self {
+            CallError::NoSuchJob { .. } => true,
+            CallError::Refused { message, .. } => {
+                let said = message.to_lowercase();
+                CHANGED.iter().any(|word| said.contains(word))
+            }
+            _ => false,
         }
     }
 }
@@ -190,7 +211,21 @@ impl Calls {
         arguments: &[&str],
         input: &[u8],
     ) -> Result<Printed, CallError> {
-        self.counted(|| self.finished(self.command(program), (program, arguments), input))
+        let limit = self.settings.timeout;
+        self.counted(|| self.finished(self.command(program), (program, arguments), input, limit))
+    }
+
+    /// Runs a program that changes something, with a limit of its own. While slurmctld is away Slurm's programs try again
+    /// for many seconds: what was true when it was asked need not be when it answers.
+    pub fn run_within(
+        &self,
+        limit: Duration,
+        (program, arguments): (&str, &[&str]),
+        input: &[u8],
+    ) -> Result<Printed, CallError> {
+        let limit = limit.min(self.settings.timeout);
+        let command = self.command(program);
+        self.counted(|| self.finished(command, (program, arguments), input, limit))
     }
 
     /// Runs a program that sees nothing of this process's environment but where Slurm is: `sbatch` hands what it sees
@@ -206,7 +241,7 @@ impl Calls {
         if let Some(conf) = &self.settings.conf {
             command.env("SLURM_CONF", conf);
         }
-        self.counted(|| self.finished(command, (program, arguments), b""))
+        self.counted(|| self.finished(command, (program, arguments), b"", self.settings.timeout))
     }
 
     fn counted(
@@ -228,8 +263,9 @@ impl Calls {
         command: Command,
         (program, arguments): (&str, &[&str]),
         input: &[u8],
+        limit: Duration,
     ) -> Result<Printed, CallError> {
-        let deadline = Instant::now() + self.settings.timeout;
+        let deadline = Instant::now() + limit;
         let mut child = started(command, (program, arguments))?;
         let fed = feed(&mut child, input);
         let stdout = drain(child.stdout.take());
@@ -242,7 +278,7 @@ impl Calls {
             // The only process ended here is the one started above, by its handle.
             let _ = child.kill();
             let _ = child.wait();
-            let seconds = self.settings.timeout.as_secs();
+            let seconds = limit.as_secs();
             return Err(CallError::TooSlow { call: call_of(program, arguments), seconds });
         };
         let status =
@@ -265,7 +301,10 @@ impl Calls {
         };
         let mut command = Command::new(path);
         // Messages are told apart by their words, and times are read as numbers.
-        command.env("LC_ALL", "C").env_remove("SQUEUE_FORMAT").env_remove("SINFO_FORMAT");
+        command.env("LC_ALL", "C").env("SLURM_TIME_FORMAT", "%s");
+        for name in ["SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SINFO_FORMAT"] {
+            command.env_remove(name);
+        }
         if let Some(conf) = &self.settings.conf {
             command.env("SLURM_CONF", conf);
         }
@@ -308,7 +347,9 @@ pub(crate) fn failure(
     let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
     let message = shown(message);
     let (program, call) = (program.to_owned(), call_of(program, arguments));
-    if says(&NO_RIGHTS) {
+    if says(&NO_SUCH_JOB) {
+        CallError::NoSuchJob { call, message }
+    } else if says(&NO_RIGHTS) {
         CallError::NoRights { call, message }
     } else if says(&NOT_CONFIGURED) {
         CallError::NotConfigured { program, message }
@@ -319,6 +360,15 @@ pub(crate) fn failure(
     }
 }
 
+const NO_SUCH_JOB: [&str; 1] = ["invalid job id"];
+/// What Slurm says when a job waits no more, runs no more or is on its way between the two.
+const CHANGED: [&str; 5] = [
+    "already completing or completed",
+    "already finished",
+    "no longer pending",
+    "transition state",
+    "job is pending",
+];
 const NO_RIGHTS: [&str; 5] = [
     "access/permission denied",
     "invalid user id",
@@ -333,11 +383,17 @@ const NOT_CONFIGURED: [&str; 4] = [
     "unable to read slurm.conf",
 ];
 /// `unexpected message received` is what 22.05 says when a connection was refused.
-const DOWN: [&str; 12] = [
+const DOWN: [&str; 17] = [
     "unable to contact slurm controller",
     "unexpected message received",
     "socket timed out",
     "connection refused",
+    // What is cut off in the middle may have been done: the next look tells.
+    "connection reset",
+    "broken pipe",
+    "connection timed out",
+    "no route to host",
+    "network is unreachable",
     "communication connection failure",
     "zero bytes were transmitted",
     "slurm backup controller in standby",

@@ -8,6 +8,9 @@ use crate::seen::SlurmJob;
 /// How often Slurm may end an attempt before it ran, until it counts as one that cannot be started.
 pub const TRIES_MAX: u32 = 3;
 
+/// How often Slurm may forget the job of an attempt before it ran, until the attempt counts as lost.
+pub const FORGOTTEN_MAX: u32 = 8;
+
 /// What is known of a Slurm job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
@@ -29,6 +32,14 @@ pub enum Known {
     Missing,
 }
 
+impl Sight {
+    /// Whether somebody cancelled the job in Slurm: not we, and not a node that could not start it.
+    fn was_cancelled(&self) -> bool {
+        let at_launch = !self.taken && (self.bad_node || self.cut_short);
+        self.known.is_cancelled() && !self.cancelled_by_us && !at_launch
+    }
+}
+
 impl Known {
     /// What Slurm says of a job.
     pub fn of(job: &SlurmJob) -> Known {
@@ -45,7 +56,7 @@ impl Known {
         }
     }
 
-    fn was_cancelled(&self) -> bool {
+    fn is_cancelled(&self) -> bool {
         matches!(self, Known::Dead(state) if state.starts_with("CANCELLED") || state == "REVOKED")
     }
 }
@@ -71,6 +82,14 @@ pub struct Sight {
     pub settled: bool,
     /// How often Slurm ended it before it ran.
     pub tries: u32,
+    /// How often Slurm forgot its job before it ran.
+    pub forgotten: u32,
+    /// The Slurm job ended on a node that is out of service: what ended it may have been the node.
+    pub bad_node: bool,
+    /// The Slurm job was over within seconds of its start: a slurmd that cannot start a job cancels it.
+    pub cut_short: bool,
+    /// It was cancelled by our own clean-up.
+    pub cancelled_by_us: bool,
     /// It has waited in Slurm for longer than anyone should.
     pub stuck: bool,
     /// It has ended and Slurm takes it back: the next attempt can have the same Slurm job.
@@ -119,6 +138,8 @@ pub enum End {
     CannotStart,
     /// As Slurm's state says: its script had no time to say anything.
     ByState,
+    /// It never ran and the job is not to blame: its node could not start it, or Slurm forgot it again and again.
+    Lost,
 }
 
 /// What is to be done next.
@@ -144,7 +165,7 @@ fn without_attempt(sight: &Sight) -> Step {
         (Known::Unknown | Known::Leaving, true) => Step::Nothing,
         (Known::Held | Known::Waiting | Known::Running, true) => Step::Cancel,
         (Known::Absent, false) if sight.settled => Step::Submit,
-        (known, false) if known.was_cancelled() => Step::Gone,
+        (_, false) if sight.was_cancelled() => Step::Gone,
         (Known::Dead(_), false) if sight.requeueable && sight.settled => Step::Requeue,
         (Known::Dead(_), false) if sight.requeueable => Step::Nothing,
         (Known::Dead(_) | Known::Missing, false) => Step::Again,
@@ -162,7 +183,7 @@ fn wanted(sight: &Sight) -> Step {
         Known::Absent => Step::Submit,
         Known::Held => Step::Place,
         Known::Waiting => Step::Hold,
-        known if known.was_cancelled() => Step::Gone,
+        _ if sight.was_cancelled() => Step::Gone,
         Known::Dead(_) if sight.requeueable => Step::Requeue,
         Known::Dead(_) | Known::Missing => Step::Again,
         // Of the attempt before; soon it is held.
@@ -172,7 +193,7 @@ fn wanted(sight: &Sight) -> Step {
 
 fn ended(sight: &Sight) -> Step {
     match &sight.known {
-        known if known.was_cancelled() && !sight.stop => Step::Gone,
+        _ if sight.was_cancelled() && !sight.stop => Step::Gone,
         Known::Running if sight.stop => Step::Requeue,
         // Who cannot ask Slurm believes the script.
         Known::Running | Known::Leaving | Known::Unknown if sight.down => Step::End(End::Told),
@@ -190,7 +211,7 @@ fn taken(sight: &Sight) -> Step {
         // Slurm requeued it by itself, as it does when a node fails.
         Known::Waiting => Step::Hold,
         Known::Held | Known::Dead(_) | Known::Missing | Known::Absent if sight.settled => {
-            if sight.known.was_cancelled() && !sight.stop {
+            if sight.was_cancelled() && !sight.stop {
                 return Step::Gone;
             }
             Step::End(End::ByState)
@@ -214,7 +235,12 @@ fn released(sight: &Sight) -> Step {
             Step::Nothing
         }
         _ if sight.stop => Step::End(End::NeverRan),
-        known if known.was_cancelled() => Step::Gone,
+        _ if sight.was_cancelled() => Step::Gone,
+        // The same place would end it in the same way.
+        Known::Dead(_) if sight.bad_node => Step::End(End::Lost),
+        known if known.is_cancelled() && sight.cut_short => Step::End(End::Lost),
+        Known::Missing | Known::Absent if sight.forgotten < FORGOTTEN_MAX => Step::Again,
+        Known::Missing | Known::Absent => Step::End(End::Lost),
         _ if sight.tries < TRIES_MAX => Step::Again,
         _ => Step::End(End::CannotStart),
     }
@@ -235,6 +261,10 @@ mod tests {
             overdue: false,
             settled: true,
             tries: 0,
+            forgotten: 0,
+            bad_node: false,
+            cut_short: false,
+            cancelled_by_us: false,
             stuck: false,
             requeueable: false,
             withdrawn: false,
@@ -317,6 +347,41 @@ mod tests {
         let never = |tries| Sight { tries, ..sight(dead("FAILED"), RELEASED) };
         assert_eq!(decide(&never(0)), Step::Again);
         assert_eq!(decide(&never(TRIES_MAX)), Step::End(End::CannotStart));
+    }
+
+    #[test]
+    fn a_job_that_slurm_forgot_is_submitted_again_and_does_not_fail_for_it() {
+        for known in [Known::Missing, Known::Absent] {
+            let lost = |forgotten| Sight { forgotten, ..sight(known.clone(), RELEASED) };
+            let worn = Sight { tries: TRIES_MAX, ..lost(0) };
+            assert_eq!(decide(&worn), Step::Again, "it is not the job's fault");
+            assert_eq!(decide(&lost(FORGOTTEN_MAX)), Step::End(End::Lost));
+        }
+    }
+
+    #[test]
+    fn a_job_killed_at_launch_by_a_bad_node_is_not_one_that_somebody_cancelled() {
+        for stage in [RELEASED, Some(Stage::Wanted)] {
+            let bad = Sight { bad_node: true, ..sight(dead("CANCELLED"), stage) };
+            assert_ne!(decide(&bad), Step::Gone, "{stage:?}");
+        }
+        let bad = |state| Sight { bad_node: true, ..sight(dead(state), RELEASED) };
+        assert_eq!(decide(&bad("CANCELLED")), Step::End(End::Lost));
+        assert_eq!(decide(&bad("NODE_FAIL")), Step::End(End::Lost));
+        let short = Sight { cut_short: true, ..sight(dead("CANCELLED"), RELEASED) };
+        assert_eq!(decide(&short), Step::End(End::Lost), "no slurmd says that it was one");
+        let refused = Sight { cut_short: true, ..sight(dead("COMPLETED"), RELEASED) };
+        assert_eq!(decide(&refused), Step::Again, "its script found no order");
+        let taken = Sight { taken: true, ..bad("CANCELLED") };
+        assert_eq!(decide(&taken), Step::Gone, "it ran, so somebody cancelled it");
+    }
+
+    #[test]
+    fn what_we_cancel_ourselves_is_not_cancelled_by_somebody() {
+        for stage in [None, RELEASED, Some(Stage::Wanted)] {
+            let ours = Sight { cancelled_by_us: true, ..sight(dead("CANCELLED"), stage) };
+            assert_ne!(decide(&ours), Step::Gone, "{stage:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the daemon must remember about its jobs in Slurm: one small file for each, written before what it speaks of is
 //! done.
 
+use crate::ownership::{Claim, PREFIX};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -14,8 +15,17 @@ use trainyard_types::{Attempt, JobId};
 pub struct Entry {
     /// Its number in Slurm.
     pub slurm: Option<u32>,
-    /// How often it was submitted there; part of the comment by which a submission is found again.
+    /// How often it was submitted there.
     pub submissions: u32,
+    /// By what it is recognised there.
+    #[serde(default)]
+    pub claim: Claim,
+    /// How many of its submissions in a row were not recognised when they were first seen.
+    #[serde(default)]
+    pub unrecognised: u32,
+    /// The number under which we cancelled it ourselves: that it is cancelled is nobody else's doing.
+    #[serde(default)]
+    pub cancelled: Option<u32>,
     /// A submission was begun whose answer is not known: it is looked for before another is made.
     pub submitting: bool,
     /// It was in Slurm before it was ours: its script is its user's own.
@@ -44,6 +54,9 @@ pub struct Course {
     pub stop: Option<StopOrder>,
     /// Its start was reported.
     pub started: bool,
+    /// How often Slurm forgot its job before it ran.
+    #[serde(default)]
+    pub forgotten: u32,
 }
 
 /// What an attempt is about to do.
@@ -123,13 +136,42 @@ impl Ledger {
 }
 
 impl Entry {
-    /// The comment of its present submission.
-    pub fn comment(&self, instance: &str, job: JobId) -> String {
-        format!("{}{}", comment_of(instance, job), self.submissions)
+    /// Fills in how a job is recognised that was submitted by a version that made no digests: by its plain comment, its
+    /// user, and the time of submission that is seen first.
+    pub fn complete_claim(&mut self, instance: &str, job: JobId) {
+        if self.claim.mark.is_empty() && (self.slurm.is_some() || self.submitting) {
+            self.claim.mark = format!("{PREFIX}{instance}:{}:{}", job.0, self.submissions);
+            self.claim.uid = match self.adopted {
+                false => Some(uid_of(&self.order)),
+                true => nix::unistd::User::from_name(&self.order.user)
+                    .ok()
+                    .flatten()
+                    .map(|user| user.uid.as_raw()),
+            };
+        }
     }
 }
 
-/// What comments of all submissions of a job begin with.
-pub fn comment_of(instance: &str, job: JobId) -> String {
-    format!("trainyard:{instance}:{}:", job.0)
+/// The user as whom Slurm runs a job of this order.
+pub fn uid_of(order: &LaunchOrder) -> u32 {
+    let daemon = nix::unistd::geteuid();
+    let identity = order.identity.as_ref().filter(|_| daemon.is_root());
+    identity.map_or(daemon.as_raw(), |who| who.uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_of_an_older_version_is_read_and_claims_what_it_submitted() {
+        let text = r#"{"slurm":12,"submissions":2,"submitting":false,"adopted":false,"order":ORDER,"attempt":
+            {"attempt":3,"stage":"Released","tries":1,"stop":null,"started":true},"withdrawn":false}"#;
+        let order = serde_json::to_string(&LaunchOrder::default()).unwrap();
+        let mut entry: Entry = serde_json::from_str(&text.replace("ORDER", &order)).unwrap();
+        assert!(entry.claim == Claim::default() && entry.attempt.as_ref().unwrap().forgotten == 0);
+        entry.complete_claim("ab12", JobId(7));
+        assert_eq!(entry.claim.mark, "trainyard:ab12:7:2");
+        assert_eq!(entry.claim.uid, Some(nix::unistd::geteuid().as_raw()));
+    }
 }

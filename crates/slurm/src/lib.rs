@@ -3,6 +3,7 @@
 //! - [`slurm`]: the backend, with `worker`, its thread.
 //! - [`mod@decide`]: what is to be done next for a job.
 //! - [`ledger`]: what must not be forgotten.
+//! - [`ownership`]: which job of Slurm is ours.
 //! - [`act`]: what is done to Slurm's jobs and nodes; [`spot`]: where an attempt goes, in Slurm's words.
 //! - [`script`]: the batch script of our jobs; [`folder`]: the files through which it and the daemon speak.
 //! - [`call`]: Slurm's programs, run with a limit in time and with typed failures.
@@ -24,6 +25,7 @@ pub mod inventory;
 pub mod ledger;
 pub mod look;
 pub mod nodelist;
+pub mod ownership;
 pub mod read;
 pub mod record;
 pub mod script;

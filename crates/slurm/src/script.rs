@@ -126,6 +126,8 @@ fn variables(order: &LaunchOrder, paths: &Paths<'_>) -> Variables {
         all.remove(*name);
     }
     all.remove("PET_NPROC_PER_NODE");
+    // All but the name, behind which Slurm shows which job of ours it is.
+    all.insert("SLURM_JOB_NAME".to_owned(), order.name.clone());
     all.insert("TRAINYARD_REPORT_FILE".to_owned(), paths.said.display().to_string());
     all.insert("TRAINYARD_ORDERS_FILE".to_owned(), paths.told.display().to_string());
     all
@@ -218,6 +220,7 @@ mod tests {
             "TRAINYARD_ORDERS_FILE=/r/told",
             "TRAINYARD_ACK_FILE=/r/saved",
             "TRAINYARD_JOB_NAME=it's",
+            "SLURM_JOB_NAME=it's",
         ] {
             assert!(lines.contains(&line), "{line} in\n{all}");
         }

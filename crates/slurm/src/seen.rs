@@ -51,6 +51,8 @@ pub struct SlurmJob {
     pub name: String,
     /// Who submitted it.
     pub user: String,
+    /// The number of that user, where Slurm tells it.
+    pub uid: Option<u32>,
     /// Who pays.
     pub account: String,
     /// Partitions it may run in.

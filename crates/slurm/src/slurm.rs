@@ -8,6 +8,7 @@ use crate::act::{Actor, Submitting};
 use crate::call::Calls;
 use crate::inventory::Inventory;
 use crate::ledger::Ledger;
+use crate::ownership::Key;
 use crate::script;
 use crate::worker::{Task, Worker, looker};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -80,6 +81,7 @@ impl Slurm {
         let run_dir = prepare(&options.run_dir)?;
         let lock = only_one(&run_dir)?;
         let instance = instance(&run_dir)?;
+        let key = Key::open(&run_dir.join("slurm/key"))?;
         let script = install(&run_dir)?;
         let ledger = Ledger::open(&run_dir.join("slurm/jobs"))?;
         let submitting = Submitting {
@@ -101,7 +103,8 @@ impl Slurm {
         let (tasks, queue) = mpsc::channel();
         let (wake, woken) = mpsc::channel();
         let actor = Actor::new(Arc::clone(&calls), submitting);
-        let worker = Worker::new(options, (actor, instance), ledger, (Box::new(reports), wake));
+        let worker =
+            Worker::new(options, actor, (instance, key), ledger, (Box::new(reports), wake));
         let sender = tasks.clone();
         let look = move || looker(&calls, poll, &woken, &sender);
         let threads = vec![

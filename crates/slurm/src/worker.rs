@@ -1,10 +1,12 @@
 //! The thread that does the work of the backend.
 //!
 //! - `orders`: what the daemon wants.
+//! - `proof`: whose a job of Slurm is.
 //! - `steps`: what is decided and done about it.
 //! - `sight`: what is seen of Slurm: jobs, nodes, trouble.
 
 mod orders;
+mod proof;
 mod sight;
 mod steps;
 
@@ -14,6 +16,7 @@ use crate::decide::Known;
 use crate::folder::{Ear, Folder, Written};
 use crate::ledger::{Course, Ledger, Stage};
 use crate::look::Lookout;
+use crate::ownership::Key as MarkKey;
 use crate::seen::{SlurmJob, SlurmSeen};
 use crate::slurm::SlurmOptions;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +81,8 @@ struct Run {
     kill_at: Option<Instant>,
     released: Option<Instant>,
     gone_told: bool,
+    /// A node that it was put on was out of service when Slurm told that it is over.
+    bad_node: bool,
     /// Whether it waited for something that does not come.
     hopeless: bool,
     /// Slurm refused to take it; tried again then.
@@ -100,6 +105,7 @@ impl Run {
             kill_at: None,
             released: None,
             gone_told: false,
+            bad_node: false,
             hopeless: false,
             retry_at: None,
         }
@@ -123,6 +129,8 @@ pub struct Worker {
     options: SlurmOptions,
     actor: Actor,
     instance: String,
+    /// Makes and reads marks.
+    key: MarkKey,
     ledger: Ledger,
     reports: Reports,
     wake: Sender<()>,
@@ -142,7 +150,8 @@ impl Worker {
     /// A worker that has reported nothing yet.
     pub fn new(
         options: SlurmOptions,
-        (actor, instance): (Actor, String),
+        actor: Actor,
+        (instance, key): (String, MarkKey),
         ledger: Ledger,
         (reports, wake): (Reports, Sender<()>),
     ) -> Worker {
@@ -150,6 +159,7 @@ impl Worker {
             options,
             actor,
             instance,
+            key,
             ledger,
             reports,
             wake,
@@ -168,7 +178,8 @@ impl Worker {
 
     /// What a run is known to be from the ledger alone.
     fn remember(&mut self, job: JobId) {
-        let entry = &self.ledger.entries[&job];
+        let Some(entry) = self.ledger.entries.get_mut(&job) else { return };
+        entry.complete_claim(&self.instance, job);
         let absent = entry.slurm.is_none() && !entry.submitting;
         let mut run = Run::new(if absent { Known::Absent } else { Known::Unknown });
         if let Some(course) = &entry.attempt {

@@ -173,3 +173,15 @@ fn a_renamed_node_is_another_node() {
     assert_eq!((names(&before), names(&after)), ("n1 n2 n3 n4".into(), "n1 n9 n3 n4".into()));
     assert_eq!(after.nodes_of("n2").count(), 0);
 }
+
+#[test]
+fn a_comment_that_looks_like_rows_of_other_jobs_hides_them_and_invents_none() {
+    let rows = "printf '7 1000 50 0 PENDING trainyard:a\\n8 1001 51 9 RUNNING x\\n7 0 1 0 PENDING trainyard:b\\nnonsense\\n'";
+    let fake = Fake::new("few").with("squeue", rows);
+    let calls = fake.calls(LONG);
+    let few = Lookout::new(&calls).few(&[7, 8]).unwrap();
+    assert_eq!(few.len(), 1, "{few:?}");
+    assert_eq!((few[0].id, few[0].uid, few[0].submitted), (8, Some(1001), Some(51)));
+    fake.put("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
+    assert_eq!(Lookout::new(&calls).few(&[9]).unwrap(), Vec::new());
+}

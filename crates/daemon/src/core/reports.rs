@@ -22,6 +22,10 @@ impl Core {
             Report::Ended { job, attempt, exit } => self.attempt_ended(job, attempt, exit),
             Report::Node { node, seen } => self.node_seen(&node, seen),
             Report::Gone { job, why } => self.gone(job, &why),
+            Report::Notice { job, what } => {
+                let about = job.map_or_else(String::new, |job| format!("job {}: ", job.0));
+                self.event("backend", job, &format!("{about}{what}"), serde_json::Value::Null);
+            }
             Report::Trouble(trouble) => {
                 let sentence = trouble.unwrap_or_else(|| "all is well again".to_owned());
                 self.event("backend", None, &sentence, serde_json::Value::Null);

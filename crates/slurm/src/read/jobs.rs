@@ -139,6 +139,7 @@ fn job(row: Row) -> Result<SlurmJob, String> {
         array: array(&row),
         tasks: waiting_tasks(&row.array_task_string.0),
         name: row.name.0,
+        uid: row.user_id.0.trim().parse().ok(),
         user: if row.user_name.0.is_empty() { row.user_id.0 } else { row.user_name.0 },
         account: row.account.0,
         partition: row.partition.0,

@@ -1,6 +1,7 @@
 //! What the daemon wants, taken down; it is done in the next step.
 
 use super::{Key, Run, Worker};
+use crate::adopt;
 use crate::decide::Known;
 use crate::ledger::{Course, Entry, Stage};
 use crate::script;
@@ -25,14 +26,14 @@ impl Worker {
     /// The entry of a job, made if it is new.
     fn entry(&mut self, order: &LaunchOrder) -> &mut Entry {
         let job = order.job;
-        let adopted = order.external.as_deref().and_then(|name| name.strip_prefix("slurm:"));
-        let adopted: Option<u32> = adopted.and_then(|number| number.parse().ok());
+        let adopted = order.external.as_deref().and_then(adopt::External::parse);
         let known = if adopted.is_some() { Known::Unknown } else { Known::Absent };
         self.runs.entry(job).or_insert_with(|| Run::new(known));
         self.dirty.insert(job);
         self.ledger.entries.entry(job).or_insert_with(|| Entry {
-            slurm: adopted,
+            slurm: adopted.map(|one| one.id),
             adopted: adopted.is_some(),
+            claim: adopted.map(adopt::External::claim).unwrap_or_default(),
             ..Entry::default()
         })
     }
@@ -43,20 +44,10 @@ impl Worker {
         let entry = self.entry(&order);
         entry.order = order;
         entry.withdrawn = false;
-        let adopted = entry.slurm.filter(|_| entry.adopted && is_new);
         // A job of ours that is lost before it is submitted is announced again; one that was another's must be kept.
-        if let Some(slurm) = adopted {
+        if entry.adopted && is_new {
             self.keep(job);
-            let comment = self.ledger.entries[&job].comment(&self.instance, job);
-            match self.actor.mark(slurm, &comment) {
-                Ok(()) => {
-                    self.ledger.entries.entry(job).and_modify(|entry| entry.marked = true);
-                    self.runs.entry(job).and_modify(|run| run.acted = Instant::now());
-                    self.keep(job);
-                }
-                Err(error) => self.let_go(job, &format!("it cannot be taken over: {error}")),
-            }
-            self.look_soon();
+            self.mark_adopted(job);
         }
     }
 
@@ -84,7 +75,8 @@ impl Worker {
         entry.withdrawn = false;
         entry.order = order;
         let stage = Stage::Wanted;
-        entry.attempt = Some(Course { attempt, stage, tries: 0, stop: None, started: false });
+        entry.attempt =
+            Some(Course { attempt, stage, tries: 0, stop: None, started: false, forgotten: 0 });
         if let Some(run) = self.runs.get_mut(&job) {
             (run.written, run.ear) = Default::default();
             (run.stop_told, run.kill_at, run.released) = (false, None, None);

@@ -51,9 +51,8 @@ impl Worker {
         }
         self.dirty.insert(job);
         if entry.submitting {
-            // An answer got lost: what was submitted is found by its comment, or was not submitted.
-            let comment = entry.comment(&self.instance, job);
-            let found = seen.jobs.iter().find(|one| one.comment == comment);
+            // An answer got lost: what was submitted is found by its mark, or was not submitted.
+            let found = seen.jobs.iter().find(|one| entry.claim.check(one).is_ok());
             if found.is_none() && seen.skipped.count > 0 {
                 return;
             }
@@ -66,21 +65,30 @@ impl Worker {
             run.see(Known::Absent);
             return;
         };
-        match by_id.get(&id) {
-            Some(one) => {
-                run.slurm = Some(Box::new((*one).clone()));
-                run.see(Known::of(one));
-            }
-            // What cannot be read may be this one.
-            None if seen.skipped.count > 0 => {}
-            None => run.see(Known::Missing),
+        if entry.adopted && !entry.marked {
+            return self.mark_adopted(job);
         }
-        if entry.adopted {
-            let mark = entry.comment(&self.instance, job);
-            let handed_back = entry.marked && by_id.get(&id).is_some_and(|one| one.comment != mark);
-            if handed_back {
-                return self.let_go(job, "it was handed back to Slurm");
+        let Some(one) = by_id.get(&id) else {
+            // What cannot be read may be this one.
+            if seen.skipped.count == 0 {
+                run.see(Known::Missing);
             }
+            return;
+        };
+        if !self.recognise(job, one) {
+            return;
+        }
+        let out = |name: &String| {
+            let node = seen.nodes.iter().find(|node| node.name == *name);
+            node.is_some_and(|node| !is_up(node) || out_of_service(node).is_some())
+        };
+        let bad_node = one.nodes.iter().any(out);
+        if let Some(run) = self.runs.get_mut(&job) {
+            run.slurm = Some(Box::new((*one).clone()));
+            run.see(Known::of(one));
+            run.bad_node = bad_node;
+        }
+        if self.is_adopted(job) {
             self.see_adopted(job);
         }
     }
@@ -96,39 +104,14 @@ impl Worker {
         }
     }
 
-    /// Held jobs with our mark that no entry speaks of: a submission whose answer was lost and that was made again.
-    /// Nothing authorises them, and nothing else would ever end them.
-    fn cancel_strays(&mut self, seen: &SlurmSeen, began: Instant) {
-        let ours = format!("trainyard:{}:", self.instance);
-        let current: BTreeSet<u32> =
-            self.ledger.entries.values().filter_map(|entry| entry.slurm).collect();
-        let open = self.ledger.entries.values().any(|entry| entry.submitting);
-        let acted = self.runs.values().any(|run| run.acted >= began);
-        if open || acted {
-            return;
-        }
-        let strays: Vec<u32> = (seen.jobs.iter())
-            .filter(|job| job.comment.starts_with(&ours) && !current.contains(&job.id))
-            .filter(|job| matches!(Known::of(job), Known::Held | Known::Waiting))
-            .map(|job| job.id)
-            .collect();
-        if !strays.is_empty() {
-            tracing::warn!(?strays, "jobs with our mark that nobody waits for are cancelled");
-            let _ = self.actor.cancel(&strays);
-        }
-    }
-
-    fn is_ours(&self, job: &SlurmJob, current: &BTreeMap<u32, JobId>) -> bool {
-        current.contains_key(&job.id)
-            || job.comment.starts_with(&format!("trainyard:{}:", self.instance))
-    }
-
     fn see_nodes(&mut self, seen: &SlurmSeen) {
-        let current: BTreeMap<u32, JobId> = (self.ledger.entries.iter())
-            .filter_map(|(job, entry)| Some((entry.slurm?, *job)))
+        let ours: BTreeSet<u32> = (self.ledger.entries.values())
+            .filter(|entry| !entry.adopted || entry.marked)
+            .filter_map(|entry| entry.slurm)
             .collect();
         let mut claimed: BTreeMap<&str, u32> = BTreeMap::new();
-        for job in seen.jobs.iter().filter(|job| !self.is_ours(job, &current)) {
+        // Numbers that are not ours any more were forgotten above.
+        for job in seen.jobs.iter().filter(|job| !ours.contains(&job.id)) {
             if matches!(Known::of(job), Known::Running | Known::Leaving) {
                 for (node, gpus) in &job.held {
                     *claimed.entry(node).or_default() += gpus;

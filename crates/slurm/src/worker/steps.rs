@@ -1,11 +1,13 @@
 //! What is decided about jobs, and done: steps of one kind together, so that Slurm is called once for many jobs.
 
 use super::{Key, Run, Worker};
-use crate::act::{Place, Submission, minutes};
+use crate::act::{Place, Submission, job_name, minutes};
 use crate::call::CallError;
 use crate::decide::{self, Known, Sight, Step};
 use crate::folder::{self, Written};
-use crate::ledger::{Course, Stage};
+use crate::ledger::{self, Course, Stage};
+use crate::ownership::Claim;
+use crate::seen::SlurmJob;
 use crate::spot;
 use std::time::{Duration, Instant};
 use trainyard_api::wire::FromJob;
@@ -21,6 +23,10 @@ const SILENT: Duration = Duration::from_secs(10);
 const HOPELESS: Duration = Duration::from_secs(10);
 /// So many jobs that only wait are submitted before anything else is looked at.
 const SUBMITS_AT_ONCE: usize = 8;
+/// A job that ends so soon after its start, without a word of its script, was not cancelled by a person.
+const LAUNCH_SECONDS: i64 = 5;
+/// So many jobs are cancelled before anything else is looked at.
+const CANCELS_AT_ONCE: usize = 8;
 /// When a job that Slurm refused is submitted again.
 const SUBMIT_AGAIN: Duration = Duration::from_secs(60);
 
@@ -169,6 +175,10 @@ impl Worker {
             overdue: run.kill_at.is_some_and(|at| now >= at),
             settled: !refused && (is_settled(run) || is_new),
             tries: course.map_or(0, |course| course.tries),
+            forgotten: course.map_or(0, |course| course.forgotten),
+            bad_node: run.bad_node,
+            cut_short: run.slurm.as_deref().is_some_and(was_cut_short),
+            cancelled_by_us: entry.cancelled.is_some() && entry.cancelled == entry.slurm,
             requeueable: run.requeueable,
             stuck: run.released.is_some_and(|at| at.elapsed() > patience),
             withdrawn: entry.withdrawn,
@@ -184,7 +194,7 @@ impl Worker {
         // Those that make room come first.
         self.tell_stops(&todo.tell_stop);
         self.requeue(&todo.requeue);
-        self.each(&todo.hold, |actor, jobs| actor.hold(jobs), Known::Held);
+        self.hold(&todo.hold);
         let mut place = todo.place;
         for job in todo.submit {
             let is_launch = self.ledger.entries[&job].attempt.is_some();
@@ -193,13 +203,7 @@ impl Worker {
             }
         }
         self.place(&place);
-        if !todo.cancel.is_empty() {
-            let ids = self.ids(&todo.cancel);
-            match self.actor.cancel(&ids) {
-                Ok(()) => self.set_known(&todo.cancel, &Known::Leaving),
-                Err(error) => self.failed(&error),
-            }
-        }
+        self.cancel(&todo.cancel);
         if acts {
             self.look_soon();
         }
@@ -207,17 +211,14 @@ impl Worker {
 
     /// Submits a job, held. Before it, it is on disk that this was begun; after it, what came of it.
     fn submit(&mut self, job: JobId) -> bool {
-        let Some(entry) = self.ledger.entries.get_mut(&job) else { return false };
-        entry.submitting = true;
-        entry.submissions += 1;
-        if !self.keep(job) {
+        if !self.claim_next(job) || !self.keep(job) {
             self.ledger.entries.entry(job).and_modify(|entry| entry.submitting = false);
             return false;
         }
         let entry = &self.ledger.entries[&job];
-        let comment = entry.comment(&self.instance, job);
         let shape = spot::waiting_shape(&entry.order, &self.options.inventory);
-        let submission = Submission { order: &entry.order, comment: &comment, shape };
+        let Claim { mark, name, .. } = &entry.claim;
+        let submission = Submission { order: &entry.order, mark, name, shape };
         let result = self.actor.submit(&submission);
         let entry = self.ledger.entries.get_mut(&job).expect("it was there above");
         let run = self.runs.get_mut(&job).expect("each entry has one");
@@ -251,6 +252,24 @@ impl Worker {
         }
     }
 
+    /// Says by what the next submission of a job will be recognised.
+    fn claim_next(&mut self, job: JobId) -> bool {
+        let Some(entry) = self.ledger.entries.get_mut(&job) else { return false };
+        entry.submissions += 1;
+        let (submission, uid) = (entry.submissions, ledger::uid_of(&entry.order));
+        let mark = match self.key.mark(&self.instance, job, submission, uid) {
+            Ok(mark) => mark,
+            Err(error) => {
+                self.troubles.insert("submit", format!("job {}: {error}", job.0));
+                return false;
+            }
+        };
+        let name = job_name(&entry.order, submission);
+        entry.claim = Claim { mark, uid: Some(uid), name, sightings: Vec::new() };
+        (entry.submitting, entry.cancelled) = (true, None);
+        true
+    }
+
     /// Authorises attempts, puts their Slurm jobs in place, and releases those that are there.
     fn place(&mut self, jobs: &[JobId]) {
         let mut ready: Vec<(JobId, Place)> = Vec::new();
@@ -261,20 +280,31 @@ impl Worker {
                 Err(why) => self.cannot_start(*job, why),
             }
         }
+        let (jobs, places): (Vec<JobId>, Vec<_>) = ready.into_iter().unzip();
+        let sure = self.confirmed(&jobs);
+        let ready: Vec<(JobId, Place)> =
+            jobs.into_iter().zip(places).filter(|(job, _)| sure.contains(job)).collect();
         if ready.is_empty() {
             return;
         }
         let (jobs, places): (Vec<JobId>, Vec<_>) = ready.into_iter().unzip();
         let results = self.actor.put(&places);
-        let mut put: Vec<JobId> = Vec::new();
-        for (job, result) in jobs.into_iter().zip(results) {
+        let mut put: Vec<u32> = Vec::new();
+        let mut released: Vec<JobId> = Vec::new();
+        for ((job, place), result) in jobs.into_iter().zip(&places).zip(results) {
             match result {
-                Ok(()) => put.push(job),
+                Ok(()) => {
+                    put.push(place.slurm);
+                    released.push(job);
+                }
                 Err(error) if error.may_pass() => self.failed(&error),
+                Err(error) if error.is_outdated() => self.outdated(job, &error),
                 Err(error) => self.cannot_start(job, error.to_string()),
             }
         }
-        self.each(&put, |actor, jobs| actor.release(jobs), Known::Waiting);
+        // They were ours a moment ago, and a place was put by each of these numbers since.
+        let results = self.actor.release(&put);
+        self.note(&released, results, &Known::Waiting);
     }
 
     /// Makes everything ready that must be there before an attempt may start.
@@ -311,18 +341,41 @@ impl Worker {
         if jobs.is_empty() {
             return;
         }
-        let ids = self.ids(jobs);
+        let sure = self.confirmed(jobs);
+        let targets = self.targets(&sure);
+        let ids: Vec<u32> = targets.iter().map(|(_, target)| target.slurm).collect();
         let down = self
             .actor
             .allow_requeue(&ids)
             .into_iter()
             .find_map(|result| result.err().filter(CallError::may_pass));
-        if let Some(error) = down.or_else(|| self.actor.poke(&ids).err()) {
+        if let Some(error) = down {
             return self.failed(&error);
         }
-        for job in jobs {
-            if let Some(run) = self.runs.get_mut(job) {
+        for (job, target) in targets {
+            if let Err(error) = self.actor.poke(&target) {
+                return self.failed(&error);
+            }
+            if let Some(run) = self.runs.get_mut(&job) {
                 (run.stop_told, run.requeueable) = (true, true);
+            }
+        }
+    }
+
+    /// Cancels what nobody waits for any more, a few at a time: each is a call, and others wait for theirs.
+    fn cancel(&mut self, jobs: &[JobId]) {
+        let (now, later) = jobs.split_at(jobs.len().min(CANCELS_AT_ONCE));
+        self.dirty.extend(later);
+        let sure = self.confirmed(now);
+        for (job, target) in self.targets(&sure) {
+            // That it was us is known before it is so.
+            self.ledger.entries.entry(job).and_modify(|entry| entry.cancelled = entry.slurm);
+            if !self.keep(job) {
+                return;
+            }
+            match self.actor.cancel(&target) {
+                Ok(()) => self.set_known(&[job], &Known::Leaving),
+                Err(error) => return self.failed(&error),
             }
         }
     }
@@ -331,42 +384,40 @@ impl Worker {
         if jobs.is_empty() {
             return;
         }
-        for job in jobs {
+        let (sure, ids) = self.confirmed_ids(jobs);
+        for job in &sure {
             if let Some(run) = self.runs.get_mut(job) {
                 run.requeueable = false;
             }
         }
         // One that ended meanwhile refuses both; the next look tells.
-        let ids = self.ids(jobs);
         let _ = self.actor.allow_requeue(&ids);
-        self.each(jobs, |actor, jobs| actor.requeue(jobs), Known::Leaving);
+        let results = self.actor.requeue(&ids);
+        self.note(&sure, results, &Known::Leaving);
     }
 
-    /// Does one thing to many jobs. Those that refuse it are not what they seemed to be: the next look tells.
-    fn each(
-        &mut self,
-        jobs: &[JobId],
-        act: impl Fn(&crate::act::Actor, &[u32]) -> Vec<Result<(), CallError>>,
-        known: Known,
-    ) {
-        if jobs.is_empty() {
-            return;
-        }
-        let results = act(&self.actor, &self.ids(jobs));
+    fn hold(&mut self, jobs: &[JobId]) {
+        let (sure, ids) = self.confirmed_ids(jobs);
+        let results = self.actor.hold(&ids);
+        self.note(&sure, results, &Known::Held);
+    }
+
+    /// Takes down what came of one thing that was done to many jobs.
+    fn note(&mut self, jobs: &[JobId], results: Vec<Result<(), CallError>>, known: &Known) {
         for (job, result) in jobs.iter().zip(results) {
             match result {
-                Ok(()) => self.set_known(&[*job], &known),
+                Ok(()) => self.set_known(&[*job], known),
                 Err(error) if error.may_pass() => self.failed(&error),
-                Err(error) => {
-                    tracing::info!(job = job.0, %error, "Slurm refused a step");
-                    self.set_known(&[*job], &Known::Unknown);
-                }
+                Err(error) => self.outdated(*job, &error),
             }
         }
     }
 
-    fn ids(&self, jobs: &[JobId]) -> Vec<u32> {
-        jobs.iter().filter_map(|job| self.ledger.entries.get(job)?.slurm).collect()
+    /// A job that refuses a step is not what it seemed to be: the next look tells.
+    fn outdated(&mut self, job: JobId, error: &CallError) {
+        tracing::info!(job = job.0, %error, "Slurm refused a step");
+        self.set_known(&[job], &Known::Unknown);
+        self.look_soon();
     }
 
     fn set_known(&mut self, jobs: &[JobId], known: &Known) {
@@ -384,8 +435,14 @@ impl Worker {
             return self.let_go(job, "it is not in Slurm any more, where it was taken over from");
         }
         entry.slurm = None;
+        let ended = self.runs.get(&job).is_some_and(|run| matches!(run.known, Known::Dead(_)));
         if let Some(course) = &mut entry.attempt {
-            course.tries += u32::from(course.stage == Stage::Released);
+            let released = u32::from(course.stage == Stage::Released);
+            // Slurm that forgets is no reason to give a job up.
+            match ended {
+                true => course.tries += released,
+                false => course.forgotten += released,
+            }
             course.stage = Stage::Wanted;
         }
         self.ledger.forbid(job);
@@ -455,6 +512,11 @@ impl Worker {
                     self.over(key, Exit { lost: true, ..self.exit_by_files(key) });
                 }
             }
+            decide::End::Lost => {
+                let why = self.why_not_started(job, &course);
+                tracing::warn!(job = job.0, "{why}");
+                self.over(key, Exit { lost: true, ..self.exit_by_files(key) });
+            }
             decide::End::ByState => {
                 let exit = self.exit_by_state(key, &course);
                 self.over(key, exit);
@@ -478,7 +540,7 @@ impl Worker {
         format!("Slurm did not start it within {seconds} s{said}")
     }
 
-    fn cannot_start(&mut self, job: JobId, why: String) {
+    pub(super) fn cannot_start(&mut self, job: JobId, why: String) {
         let course = self.ledger.entries.get(&job).and_then(|entry| entry.attempt.as_ref());
         if let Some(attempt) = course.map(|course| course.attempt) {
             self.over((job, attempt), Exit { launch_error: Some(why), ..Exit::default() });
@@ -528,7 +590,7 @@ impl Worker {
         }
     }
 
-    fn is_adopted(&self, job: JobId) -> bool {
+    pub(super) fn is_adopted(&self, job: JobId) -> bool {
         self.ledger.entries.get(&job).is_some_and(|entry| entry.adopted)
     }
 
@@ -567,6 +629,12 @@ impl Worker {
 fn is_settled(run: &Run) -> bool {
     let forgotten = run.written.taken && !matches!(run.known, Known::Dead(_));
     run.since.elapsed() >= SETTLED && !(forgotten && run.beat.1.elapsed() < SILENT)
+}
+
+/// Whether a job had nodes and was over in no time. One that was cancelled while it waited never had any.
+fn was_cut_short(job: &SlurmJob) -> bool {
+    let ran = job.ended.zip(job.started).map(|(ended, started)| ended - started);
+    !job.nodes.is_empty() && ran.is_some_and(|seconds| seconds <= LAUNCH_SECONDS)
 }
 
 /// Of progress only the newest is passed on; everything else is.

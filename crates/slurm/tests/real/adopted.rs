@@ -3,6 +3,7 @@
 use crate::cluster::Cluster;
 use crate::yard::{Yard, placed, waiting, within};
 use trainyard_backend::{Backend, LaunchOrder, Report};
+use trainyard_slurm::SlurmJob;
 use trainyard_slurm::adopt::{Taking, hand_back, let_go, taken_over};
 use trainyard_types::JobId;
 
@@ -29,6 +30,10 @@ fn order(cluster: &Cluster, yard: &Yard, (job, slurm): (u32, u32)) -> LaunchOrde
     assert_eq!((spec.gpus, spec.expected_seconds), (8, Some(600.0)));
     let order = waiting(yard, job, spec.gpus, "");
     LaunchOrder { argv: Vec::new(), external: spec.external, name: spec.name, ..order }
+}
+
+fn job_of(cluster: &Cluster, id: u32) -> SlurmJob {
+    cluster.look().jobs.into_iter().find(|one| one.id == id).unwrap()
 }
 
 fn is_held(cluster: &Cluster, id: u32) -> bool {
@@ -72,7 +77,7 @@ fn a_job_that_is_handed_back_is_slurms_again() {
     let order = order(&cluster, &yard, (1, id));
     yard.backend().announce(order);
     within("it is held", || is_held(&cluster, id));
-    hand_back(&cluster.calls, id).unwrap();
+    hand_back(&cluster.calls, &job_of(&cluster, id)).unwrap();
     assert_eq!(gone(&yard, 1), "it was handed back to Slurm");
     yard.backend().withdraw(JobId(1));
     cluster.slurm("scancel", &[&blocker]);
@@ -94,7 +99,7 @@ fn a_running_job_that_is_let_go_goes_on() {
     cluster.slurm("scancel", &[&blocker]);
     yard.backend().launch(placed(&order, 1, &[("n3", 8)]));
     yard.until_started((1, 1));
-    let_go(&cluster.calls, id).unwrap();
+    let_go(&cluster.calls, &job_of(&cluster, id)).unwrap();
     gone(&yard, 1);
     yard.backend().forget(JobId(1), trainyard_types::Attempt(1));
     yard.backend().withdraw(JobId(1));

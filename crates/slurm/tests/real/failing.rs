@@ -108,3 +108,25 @@ fn slurmctld_may_be_killed_at_any_moment_and_every_job_ends_once() {
     ran.sort_unstable();
     assert_eq!(ran, (1..=12).collect::<Vec<u32>>(), "each ran once");
 }
+
+#[test]
+fn a_job_that_its_node_cannot_start_is_lost_and_not_cancelled() {
+    let Some(cluster) = Cluster::up("a node that cannot start a job") else { return };
+    let mut yard = Yard::new(&cluster);
+    // slurmd cannot make the folder of a batch job and cancels it, as if somebody had.
+    let spool = cluster.dir.join("spool.n1");
+    std::fs::rename(&spool, cluster.dir.join("away")).unwrap();
+    std::fs::write(&spool, "no folder").unwrap();
+    let job = waiting(&yard, 1, 1, "echo ran");
+    yard.backend().launch(placed(&job, 1, &[("n1", 1)]));
+    let exit = yard.until_ended((1, 1));
+    assert!(exit.lost && exit.launch_error.is_none(), "{exit:?}");
+    let gone = |report: &Report| matches!(report, Report::Gone { .. });
+    assert!(!yard.heard.borrow().iter().any(gone), "{:?}", yard.heard.borrow());
+    // Elsewhere it runs.
+    yard.backend().forget(job.job, Attempt(1));
+    yard.backend().launch(placed(&job, 2, &[("n2", 1)]));
+    assert_eq!(yard.until_ended((1, 2)).code, Some(0));
+    std::fs::remove_file(&spool).unwrap();
+    std::fs::rename(cluster.dir.join("away"), &spool).unwrap();
+}

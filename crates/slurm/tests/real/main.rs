@@ -7,6 +7,7 @@ mod cluster;
 mod failing;
 mod moving;
 mod promises;
+mod reused;
 mod running;
 mod say;
 mod scale;

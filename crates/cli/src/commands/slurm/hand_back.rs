@@ -52,8 +52,8 @@ fn handed(calls: &Calls, job: &SlurmJob, dry_run: bool) -> Done {
             None,
             if waits { "would be released to Slurm" } else { "runs: would go on as Slurm's own" },
         ),
-        (true, _) if waits => (Some(hand_back(calls, job.id)), "is released to Slurm"),
-        (true, _) => (Some(let_go(calls, job.id)), "runs: goes on as Slurm's own"),
+        (true, _) if waits => (Some(hand_back(calls, job)), "is released to Slurm"),
+        (true, _) => (Some(let_go(calls, job)), "runs: goes on as Slurm's own"),
     };
     let (done, what) = match result {
         Some(Ok(())) => (true, what.to_owned()),
