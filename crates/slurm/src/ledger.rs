@@ -23,6 +23,9 @@ pub struct Entry {
     /// How many of its submissions in a row were not recognised when they were first seen.
     #[serde(default)]
     pub unrecognised: u32,
+    /// Submissions whose numbers were forgotten because they named another job: what carries their marks is not touched.
+    #[serde(default)]
+    pub disowned: Vec<u32>,
     /// The number under which we cancelled it ourselves: that it is cancelled is nobody else's doing.
     #[serde(default)]
     pub cancelled: Option<u32>,

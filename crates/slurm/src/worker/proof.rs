@@ -155,6 +155,7 @@ impl Worker {
         let is_fresh = entry.claim.sightings.is_empty();
         (entry.slurm, entry.cancelled) = (None, None);
         entry.unrecognised += u32::from(is_fresh);
+        entry.disowned.push(entry.submissions);
         let times = entry.unrecognised;
         if let Some(run) = self.runs.get_mut(&job) {
             run.slurm = None;
@@ -222,7 +223,9 @@ impl Worker {
         let stray = |job: &SlurmJob| {
             let uid = job.uid?;
             let mark = self.key.read(&self.instance, &job.comment, uid)?;
+            let entry = self.ledger.entries.get(&mark.job);
             let is_own = mark.submission > 0
+                && entry.is_none_or(|entry| !entry.disowned.contains(&mark.submission))
                 && job.name.ends_with(&crate::act::name_suffix(mark.job, mark.submission));
             let waits = matches!(Known::of(job), Known::Held | Known::Waiting);
             let is_stray = is_own && waits && !current.contains(&job.id);
