@@ -173,6 +173,21 @@ up() {
     fail "not all nodes came up in $try tries; the logs are in $dir/log"
 }
 
+# Ends what slurmd started on a node, or on any: those that watch over jobs, and the jobs. slurmd leaves both behind.
+kill_jobs() { # NODE, or nothing
+    local proc environ
+    for proc in /proc/[0-9]*; do
+        [ "$(cat "$proc/comm" 2>/dev/null)" = slurmstepd ] || continue
+        [[ "$(readlink "$proc/cwd" 2>/dev/null)" = "$dir/spool.${1:-}"* ]] && kill -9 "${proc#/proc/}" 2>/dev/null || true
+    done
+    for proc in /proc/[0-9]*; do
+        environ=$(tr '\0' '\n' <"$proc/environ" 2>/dev/null) || continue
+        grep -qx "SLURM_CONF=$dir/slurm.conf" <<<"$environ" || continue
+        grep -qx "SLURMD_NODENAME=${1:-.*}" <<<"$environ" || continue
+        kill -9 "${proc#/proc/}" 2>/dev/null || true
+    done
+}
+
 down() {
     local file name pid
     # All are told first, so that they end at the same time.
@@ -185,29 +200,13 @@ down() {
         name=${file#"$dir"/}
         stop TERM slurmd "$name"
     done
-    # What slurmd started outlives it: only those that work in our directories.
-    local proc
-    for proc in /proc/[0-9]*; do
-        [ "$(cat "$proc/comm" 2>/dev/null)" = slurmstepd ] || continue
-        [ "$(tr '\0' '\n' <"$proc/environ" 2>/dev/null | grep -c "^SLURM_CONF=$dir/slurm.conf$")" -gt 0 ] || continue
-        kill -9 "${proc#/proc/}" 2>/dev/null || true
-    done
+    kill_jobs
     stop TERM munged munge/munged.pid
 }
 
-# The processes of jobs on a node: those that were started there by us, and those that watch over them.
 crash_node() {
     stop KILL slurmd "run/slurmd.$1.pid"
-    local proc environ
-    for proc in /proc/[0-9]*; do
-        [ "$(cat "$proc/comm" 2>/dev/null)" = slurmstepd ] || continue
-        [[ "$(readlink "$proc/cwd" 2>/dev/null)" = "$dir/spool.$1"* ]] && kill -9 "${proc#/proc/}" 2>/dev/null || true
-    done
-    for proc in /proc/[0-9]*; do
-        environ=$(tr '\0' '\n' <"$proc/environ" 2>/dev/null) || continue
-        grep -qx "SLURM_CONF=$dir/slurm.conf" <<<"$environ" && grep -qx "SLURMD_NODENAME=$1" <<<"$environ" || continue
-        kill -9 "${proc#/proc/}" 2>/dev/null || true
-    done
+    kill_jobs "$1"
 }
 
 # Whatever is being written is renamed into place, so that a copy holds whole files.
