@@ -58,7 +58,10 @@ struct Watch {
 }
 
 /// Starts the ranks and stays until none of their processes is left.
-pub fn run(post: Post) -> Exit {
+pub fn run(mut post: Post) -> Exit {
+    if let Err(refusal) = post.claim_checkpoints() {
+        return failed(&post, refusal.to_string());
+    }
     let started = gang::start(&post.dir, &post.order, post.cgroup.as_ref());
     let (gang, trouble) = match started {
         Ok(started) => started,
