@@ -75,7 +75,8 @@ pub enum Refusal {
         wanted: String,
     },
     /// It is something else.
-    #[error("checkpoint directory {} is {what}, which is not followed: find out who put it there ({owner}) and remove it", path.display())]
+    #[error("checkpoint directory {} is {what}, which is not followed: find out who put it there ({owner}) and remove it; \
+         another disk is mounted there, not linked", path.display())]
     NoDirectory {
         /// What it is about.
         path: PathBuf,
@@ -359,4 +360,75 @@ fn say(uid: u32) -> String {
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run directory of this test's own user, gone with the test.
+    struct Run(PathBuf);
+
+    impl Run {
+        fn new(name: &str) -> Run {
+            let path = std::env::temp_dir().join(format!("ty-ckpt-{}-{name}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            std::fs::create_dir(&path).unwrap();
+            settle(&path).unwrap();
+            Run(path)
+        }
+
+        fn claim(&self, first: bool) -> Result<PathBuf, Refusal> {
+            claim(&self.0, JobId(7), Owner::own(), first)
+        }
+    }
+
+    impl Drop for Run {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn only_the_first_launch_of_a_job_begins_empty() {
+        let run = Run::new("first");
+        let dir = run.claim(true).unwrap();
+        std::fs::write(dir.join("state"), "1").unwrap();
+        assert_eq!(run.claim(false).unwrap(), dir);
+        assert!(dir.join("state").exists());
+        for number in 1..=3 {
+            assert_eq!(run.claim(true).unwrap(), dir);
+            assert!(!dir.join("state").exists());
+            let before = dir.with_file_name(format!("7.before-{number}"));
+            assert!(before.join("state").exists());
+            std::fs::write(dir.join("state"), "1").unwrap();
+        }
+        let left: Vec<_> = std::fs::read_dir(run.0.join(ROOT)).unwrap().collect();
+        assert_eq!(left.len(), 1, "nothing half made is left: {left:?}");
+    }
+
+    #[test]
+    fn a_link_is_not_followed_wherever_it_stands() {
+        let run = Run::new("links");
+        let dir = run.claim(true).unwrap();
+        let (parent, root) = (dir.parent().unwrap(), run.0.join(ROOT));
+        for path in [dir.as_path(), parent, root.as_path()] {
+            std::fs::remove_dir(path).unwrap();
+            std::os::unix::fs::symlink("/", path).unwrap();
+            let refusal = run.claim(false).unwrap_err();
+            assert!(matches!(refusal, Refusal::NoDirectory { what: "a link", .. }), "{refusal}");
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_directory_for_all_that_others_can_write_into_is_closed_by_a_start_and_not_used_before() {
+        let run = Run::new("open");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+        std::fs::set_permissions(run.0.join(ROOT), open).unwrap();
+        let refusal = run.claim(true).unwrap_err();
+        assert!(matches!(refusal, Refusal::OpenToOthers { mode: 0o1777, .. }), "{refusal}");
+        settle(&run.0).unwrap();
+        run.claim(true).unwrap();
+    }
 }
