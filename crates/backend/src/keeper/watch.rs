@@ -104,6 +104,9 @@ pub fn run(mut post: Post) -> Exit {
 }
 
 fn failed(post: &Post, why: String) -> Exit {
+    if let Some(cgroup) = &post.cgroup {
+        cgroup.remove();
+    }
     let ran_seconds = post.began.elapsed().as_secs_f64();
     Exit { launch_error: Some(why), ran_seconds, ..Exit::default() }
 }

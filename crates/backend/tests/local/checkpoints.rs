@@ -6,6 +6,7 @@ use crate::yard::{PROGRAM, Yard, script};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trainyard_backend::checkpoints::{Owner, Refusal, claim};
 use trainyard_backend::order::Identity;
 use trainyard_backend::{Backend, LaunchOrder, LocalOptions};
 use trainyard_types::Attempt;
@@ -308,6 +309,11 @@ fn part_of_a_daemon_without_a_helper() {
     let Some(run_dir) = std::env::var_os("TRAINYARD_TEST_RUN_DIR") else { return };
     let mut yard = Yard::with(LocalOptions::new(run_dir, PROGRAM));
     assert_eq!(yard.run(script(1, SAVES)).code, Some(0));
+    // As root on a server that squashes it: what cannot be given away is not left half made.
+    let other = Owner { uid: NOBODY, gid: NOBODY };
+    let refusal = claim(&yard.run_dir, trainyard_types::JobId(2), other, true).unwrap_err();
+    assert!(matches!(refusal, Refusal::NotGiven { .. }), "{refusal}");
+    assert_eq!(std::fs::read_dir(yard.run_dir.join("checkpoints")).unwrap().count(), 1);
     eprintln!("played");
     yard.leave();
 }
