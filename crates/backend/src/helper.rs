@@ -1,7 +1,7 @@
 //! The privileged helper: the only part that runs as root where the daemon does not.
 //!
-//! It does two things, for the daemon's user alone: it starts a keeper for an attempt's directory that runs ranks as
-//! one user, and it clears up after a keeper that died. What to run stands in the directory, written by the daemon;
+//! It does three things, for the daemon's user alone: it starts a keeper for an attempt's directory that runs ranks as
+//! one user, it clears up after a keeper that died, and it moves checkpoints of an older version to their owners. What to run stands in the directory, written by the daemon;
 //! the helper trusts it with nothing but that:
 //!
 //! - Whoever connects is known by the kernel (peer credentials), not by what is sent.
@@ -11,6 +11,7 @@
 //!   of a user are the system's, whatever the order says.
 
 use crate::attempt_dir::{AttemptDir, name, parse_name};
+use crate::checkpoints;
 use crate::local::worker::{Standing, reclaim as clear_up, spawn_keeper};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::{Uid, User, fchown, geteuid, setgid};
@@ -39,6 +40,8 @@ enum Request {
     Start { job: JobId, attempt: Attempt, uid: u32 },
     /// Clear up after one that died.
     Reclaim { job: JobId, attempt: Attempt },
+    /// Move checkpoints that an older version left open to all.
+    MoveCheckpoints,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +66,11 @@ pub fn reclaim(socket: &Path, dir: &Path) -> io::Result<()> {
     ask(socket, &Request::Reclaim { job, attempt })
 }
 
+/// Has checkpoints that an older version left open to all moved to their owners.
+pub fn move_checkpoints(socket: &Path) -> io::Result<()> {
+    ask(socket, &Request::MoveCheckpoints)
+}
+
 fn named(dir: &Path) -> io::Result<(JobId, Attempt)> {
     let name = dir.file_name().and_then(|name| name.to_str()).and_then(parse_name);
     name.ok_or_else(|| io::Error::other(format!("{} is no attempt's", dir.display())))
@@ -77,9 +85,13 @@ fn ask(socket: &Path, request: &Request) -> io::Result<()> {
     stream.set_write_timeout(Some(TIMEOUT))?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
-    stream.write_all(&line).map_err(failed)?;
+    let sent = stream.write_all(&line);
     let mut text = String::new();
-    BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut text).map_err(failed)?;
+    let read = BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut text);
+    if text.is_empty() {
+        // A helper that refuses whoever asks does not wait for the request: its answer counts, if there is one.
+        sent.and(read).map_err(failed)?;
+    }
     match serde_json::from_str::<Answer>(&text)?.refused {
         None => Ok(()),
         Some(why) => Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, why))),
@@ -137,8 +149,9 @@ fn serve(arguments: &[OsString]) -> Result<(), String> {
     let _ = std::fs::remove_file(&socket);
     let listen = || -> io::Result<UnixListener> {
         let listener = UnixListener::bind(&socket)?;
-        std::os::unix::fs::lchown(&socket, Some(daemon.uid.as_raw()), None)?;
+        // The mode first: that of another's file is not for its unit's rights to change.
         std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o600))?;
+        std::os::unix::fs::lchown(&socket, Some(daemon.uid.as_raw()), None)?;
         Ok(listener)
     };
     let listener = listen().map_err(|error| format!("{}: {error}", socket.display()))?;
@@ -187,6 +200,12 @@ impl Helper {
                 self.start(&name(job, attempt), uid).map_err(|error| error.to_string())
             }
             Request::Reclaim { job, attempt } => self.reclaim(&name(job, attempt)),
+            Request::MoveCheckpoints => {
+                let run_dir = self.root().map_err(|error| error.to_string())?;
+                let left = checkpoints::move_old(&run_dir, self.least_uid);
+                // The daemon looks for itself at what is left.
+                left.map(drop).map_err(|refusal| refusal.to_string())
+            }
         }
     }
 

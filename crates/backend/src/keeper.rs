@@ -13,6 +13,7 @@ mod watch;
 
 use crate::attempt_dir::{self, AttemptDir, KeeperMark, Launch, Order};
 use crate::cgroup::Cgroup;
+use crate::checkpoints::{self, Owner, Refusal};
 use crate::order::Identity;
 use crate::{Exit, LaunchOrder, processes};
 use nix::sys::signal::{SigSet, Signal};
@@ -223,6 +224,20 @@ impl Post {
         let poke = UnixDatagram::unbound()?;
         poke.set_nonblocking(true)?;
         Ok(Post { dir: dir.clone(), order, cgroup, events, sender, talk, poke, began })
+    }
+
+    /// Makes sure of the directory for the job's checkpoints before anything names it. One that the user named is left to
+    /// the ranks, which have that user's rights and no more.
+    fn claim_checkpoints(&mut self) -> Result<(), Refusal> {
+        if self.order.names_checkpoints() {
+            return Ok(());
+        }
+        let owner = Owner::of(gang::identity(&self.order));
+        let run_dir = self.dir.path().parent().unwrap_or(Path::new("/"));
+        let first = self.order.attempt.0 <= 1;
+        let dir = checkpoints::claim(run_dir, self.order.job, owner, first)?;
+        self.order.checkpoint_dir = dir.display().to_string();
+        Ok(())
     }
 
     /// Tells the daemon, if that listens. Progress may get lost, for more will come.

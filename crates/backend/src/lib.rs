@@ -4,6 +4,7 @@
 //! - [`report`]: what comes back: started, said something, ended.
 //! - [`Backend`]: whoever obeys.
 //! - [`local`]: the backend of one machine, with [`attempt_dir`], [`keeper`], [`rank`], [`log`] and [`helper`].
+//! - [`checkpoints`]: where jobs keep their checkpoints, out of the reach of others.
 //! - [`environment`]: what a rank finds in its environment.
 //! - [`mod@discover`]: what this machine has.
 //! - [`cgroup`], [`processes`]: the two ways to know and to end all processes of an attempt.
@@ -19,6 +20,7 @@
 
 pub mod attempt_dir;
 pub mod cgroup;
+pub mod checkpoints;
 pub mod discover;
 pub mod environment;
 pub mod helper;

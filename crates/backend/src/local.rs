@@ -11,7 +11,7 @@ pub(crate) mod worker;
 
 use crate::attempt_dir::make_dir;
 use crate::cgroup::{self, Cgroups};
-use crate::{Backend, Found, LaunchOrder, Report, StopOrder, helper};
+use crate::{Backend, Found, LaunchOrder, Report, StopOrder, checkpoints, helper};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -105,6 +105,8 @@ impl Local {
             warnings
                 .push(format!("{error}; jobs of other users cannot be started until it answers"));
         }
+        let helper = options.helper.as_deref().filter(|_| !root);
+        warnings.extend(settle_checkpoints(&run_dir, helper)?);
         let poke_path = run_dir.join("poke.sock");
         let _ = std::fs::remove_file(&poke_path);
         let pokes = UnixDatagram::bind(&poke_path)?;
@@ -124,12 +126,6 @@ impl Local {
     /// Whether jobs run as the users who submitted them.
     pub fn changes_users(&self) -> bool {
         self.changes_users
-    }
-
-    /// Where a job keeps its checkpoints if its user does not say: a directory that anyone may make and only its owner
-    /// may change.
-    pub fn checkpoint_dir(run_dir: &Path, job: JobId) -> PathBuf {
-        run_dir.join("checkpoints").join(job.0.to_string())
     }
 
     fn send(&self, task: Task) {
@@ -182,11 +178,7 @@ impl Drop for Local {
 }
 
 fn prepare(run_dir: &Path) -> io::Result<PathBuf> {
-    for (dir, mode) in [
-        (run_dir.to_path_buf(), 0o711),
-        (run_dir.join("logs"), 0o700),
-        (run_dir.join("checkpoints"), 0o1777),
-    ] {
+    for (dir, mode) in [(run_dir.to_path_buf(), 0o711), (run_dir.join("logs"), 0o700)] {
         if let Some(parent) = dir.parent().filter(|parent| !parent.exists()) {
             std::fs::create_dir_all(parent)?;
         }
@@ -208,6 +200,16 @@ fn prepare(run_dir: &Path) -> io::Result<PathBuf> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     Ok(run_dir)
+}
+
+/// Closes the directory for checkpoints to others, and moves what an older version left there; what stays is named.
+fn settle_checkpoints(run_dir: &Path, helper: Option<&Path>) -> io::Result<Vec<String>> {
+    checkpoints::settle(run_dir).map_err(io::Error::other)?;
+    if let Some(helper) = helper {
+        // What it could not do is left over below, and said there; its absence has been said.
+        let _ = helper::move_checkpoints(helper);
+    }
+    checkpoints::move_old(run_dir, 0).map_err(io::Error::other)
 }
 
 fn only_one(run_dir: &Path) -> io::Result<File> {

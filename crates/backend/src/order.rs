@@ -48,7 +48,7 @@ pub struct LaunchOrder {
     pub processes: Processes,
     /// How it saves its state.
     pub checkpoint: Checkpoint,
-    /// Where its checkpoints are kept.
+    /// Where its checkpoints are kept: what its user named ([`Checkpoint::dir`]), or what the backend makes for it.
     pub checkpoint_dir: String,
     /// Work its last checkpoint holds; 0 before the first.
     pub resumes_from: f64,
@@ -62,6 +62,13 @@ pub struct LaunchOrder {
     pub user: String,
     /// What it may use.
     pub limits: Limits,
+}
+
+impl LaunchOrder {
+    /// Whether its user named the directory for its checkpoints, which is then made with that user's rights.
+    pub fn names_checkpoints(&self) -> bool {
+        self.checkpoint.dir.as_ref().is_some_and(|dir| !dir.is_empty())
+    }
 }
 
 /// GPUs of one node.

@@ -8,6 +8,7 @@
 //! The user's variables arrive with the spec and not as this process's own: `LD_PRELOAD` of a user must not be obeyed
 //! while it is still privileged.
 
+use crate::checkpoints;
 use crate::order::Identity;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
@@ -45,8 +46,10 @@ pub struct Spec {
     pub processes_max: Option<u64>,
     /// The cgroup it joins.
     pub cgroup: Option<PathBuf>,
-    /// Where its checkpoints go; made if it is missing.
+    /// Where its checkpoints go.
     pub checkpoint_dir: String,
+    /// Whether its user named that; then it is made if it is missing.
+    pub checkpoint_named: bool,
     /// Its keeper: without it, it must not live.
     pub keeper: i32,
 }
@@ -123,16 +126,14 @@ fn prepare(spec: &Spec) -> Result<(), String> {
             .map_or_else(String::new, |who| format!(" for user {}", who.name));
         format!("working directory {:?} cannot be entered{who}: {}", spec.cwd, plain(&error))
     })?;
-    if !spec.checkpoint_dir.is_empty() {
-        std::fs::create_dir_all(&spec.checkpoint_dir).map_err(|error| {
-            format!(
-                "checkpoint directory {:?} cannot be made: {}",
-                spec.checkpoint_dir,
-                plain(&error)
-            )
-        })?;
-    }
-    Ok(())
+    // With the rights of the job's user, which are all that it has by now.
+    let dir = Path::new(&spec.checkpoint_dir);
+    let looked = if spec.checkpoint_named {
+        checkpoints::take_named(dir)
+    } else {
+        checkpoints::look_over(dir)
+    };
+    looked.map_err(|refusal| refusal.to_string())
 }
 
 fn become_user(identity: &Identity) -> Result<(), String> {

@@ -152,7 +152,6 @@ fn host(nodes: u32, folder: &Path, metrics: &Arc<Metrics>) -> (Running, Front) {
         policy: POLICY.to_owned(),
         half_life: Span::secs(3600),
         boot: "large".to_owned(),
-        checkpoint_root: "/nowhere".to_owned(),
         processes_max: 0,
         log_bytes_max: 0,
         announces: false,

@@ -62,8 +62,6 @@ pub struct CoreOptions {
     pub half_life: Span,
     /// This start of the machine.
     pub boot: String,
-    /// Where checkpoints are kept unless a job says otherwise.
-    pub checkpoint_root: String,
     /// What an attempt may use at most.
     pub processes_max: u32,
     /// Bytes of log kept for each process.

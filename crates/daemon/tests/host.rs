@@ -125,7 +125,6 @@ impl Bench {
             policy: policy.to_owned(),
             half_life: Span::secs(3600),
             boot: "test".to_owned(),
-            checkpoint_root: "/nowhere".to_owned(),
             processes_max: 0,
             log_bytes_max: 0,
             announces: false,

@@ -18,6 +18,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use trainyard_api::wire::{FromJob, ToJob};
 use trainyard_backend::attempt_dir::{self, Told, make_dir, sync_dir};
+use trainyard_backend::checkpoints::{self, Owner};
 use trainyard_backend::{Exit, LaunchOrder};
 use trainyard_types::{Attempt, JobId};
 
@@ -287,6 +288,17 @@ pub fn exit_of(folder: &Folder, told: &Told) -> Option<Exit> {
         launch_error,
         ..Exit::default()
     })
+}
+
+/// The order with a directory for its checkpoints that is its user's alone; one that the user named is left to the script,
+/// which has that user's rights and no more.
+pub fn with_checkpoints(mut order: LaunchOrder, run_dir: &Path) -> Result<LaunchOrder, String> {
+    if !order.names_checkpoints() {
+        let owner = Owner::of(order.identity.as_ref());
+        let dir = checkpoints::claim(run_dir, order.job, owner, order.attempt.0 <= 1);
+        order.checkpoint_dir = dir.map_err(|refusal| refusal.to_string())?.display().to_string();
+    }
+    Ok(order)
 }
 
 fn made(result: io::Result<()>) -> io::Result<()> {

@@ -61,6 +61,7 @@ pub fn launch_file(order: &LaunchOrder, nodes: &[String], paths: &Paths<'_>) -> 
     set("nodes", &nodes.join(" "));
     set("ranks", &ranks_per_node(order, nodes.len()).to_string());
     set("checkpoint_root", &order.checkpoint_dir);
+    set("checkpoint_named", if order.names_checkpoints() { "yes" } else { "" });
     set("signal", &signal(&order.checkpoint.signal));
     set("grace", &whole_seconds(order.checkpoint.grace_seconds).to_string());
     set("cwd", &order.cwd);

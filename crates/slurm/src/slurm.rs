@@ -20,7 +20,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use trainyard_backend::attempt_dir::make_dir;
-use trainyard_backend::{Backend, Found, LaunchOrder, Report, StopOrder};
+use trainyard_backend::{Backend, Found, LaunchOrder, Report, StopOrder, checkpoints};
 use trainyard_types::{Attempt, JobId};
 
 /// How long another daemon is waited for.
@@ -92,6 +92,8 @@ impl Slurm {
         };
         let changes_users = nix::unistd::geteuid().is_root();
         let mut warnings = options.inventory.warnings.clone();
+        checkpoints::settle(&run_dir).map_err(io::Error::other)?;
+        warnings.extend(checkpoints::move_old(&run_dir, 0).map_err(io::Error::other)?);
         if !changes_users {
             warnings.push(
                 "jobs run as the user of the daemon, whoever submits them: only root may submit to Slurm for others"
@@ -182,13 +184,7 @@ impl Drop for Slurm {
 }
 
 fn prepare(run_dir: &Path) -> io::Result<PathBuf> {
-    for (name, mode) in [
-        ("", 0o711),
-        ("logs", 0o711),
-        ("checkpoints", 0o1777),
-        ("slurm", 0o711),
-        ("slurm/jobs", 0o711),
-    ] {
+    for (name, mode) in [("", 0o711), ("logs", 0o711), ("slurm", 0o711), ("slurm/jobs", 0o711)] {
         let dir = if name.is_empty() { run_dir.to_path_buf() } else { run_dir.join(name) };
         if let Some(parent) = dir.parent().filter(|parent| !parent.exists()) {
             std::fs::create_dir_all(parent)?;

@@ -168,6 +168,7 @@ fn specs(dir: &AttemptDir, order: &LaunchOrder, cgroup: Option<&Cgroup>) -> io::
             processes_max,
             cgroup: cgroup.map(|group| group.path().to_path_buf()),
             checkpoint_dir: order.checkpoint_dir.clone(),
+            checkpoint_named: order.names_checkpoints(),
             keeper: std::process::id() as i32,
         }
     };

@@ -58,7 +58,10 @@ struct Watch {
 }
 
 /// Starts the ranks and stays until none of their processes is left.
-pub fn run(post: Post) -> Exit {
+pub fn run(mut post: Post) -> Exit {
+    if let Err(refusal) = post.claim_checkpoints() {
+        return failed(&post, refusal.to_string());
+    }
     let started = gang::start(&post.dir, &post.order, post.cgroup.as_ref());
     let (gang, trouble) = match started {
         Ok(started) => started,
@@ -101,6 +104,9 @@ pub fn run(post: Post) -> Exit {
 }
 
 fn failed(post: &Post, why: String) -> Exit {
+    if let Some(cgroup) = &post.cgroup {
+        cgroup.remove();
+    }
     let ran_seconds = post.began.elapsed().as_secs_f64();
     Exit { launch_error: Some(why), ran_seconds, ..Exit::default() }
 }

@@ -1,5 +1,6 @@
 //! The local backend with real processes.
 
+mod checkpoints;
 mod contract;
 mod running;
 mod survival;

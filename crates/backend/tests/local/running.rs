@@ -94,6 +94,7 @@ fn what_cannot_be_started_is_explained_and_counts_as_never_run() {
 
     let mut order = script(5, "");
     order.checkpoint_dir = format!("{file}/below");
+    order.checkpoint.dir = Some(order.checkpoint_dir.clone());
     let why = yard.run(order).launch_error.unwrap();
     assert!(why.starts_with("checkpoint directory") && why.contains("cannot be made"), "{why}");
 }
@@ -104,6 +105,7 @@ fn a_gang_runs_whole_or_not_at_all() {
     let ran = yard.run_dir.join("ran");
     let mut order = gang(1, &format!("echo $RANK >> {}; sleep 60", ran.display()));
     order.checkpoint_dir = "/dev/null/below".to_owned();
+    order.checkpoint.dir = Some(order.checkpoint_dir.clone());
     let exit = yard.run(order);
     assert!(exit.launch_error.is_some() && exit.code.is_none(), "{exit:?}");
     assert!(!ran.exists());

@@ -34,13 +34,12 @@ fn python_with_torch() -> Option<&'static str> {
     })
 }
 
-fn training(yard: &Yard, python: &str, example: &str, steps: &str) -> LaunchOrder {
+fn training(python: &str, example: &str, steps: &str) -> LaunchOrder {
     let mut order = script(1, "");
     let file = package().join("examples").join(example).display().to_string();
     order.argv = [python, "-u", &file, "--steps", steps].map(str::to_owned).to_vec();
     order.env.insert("PYTHONPATH".to_owned(), package().display().to_string());
     order.env.insert("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned());
-    order.checkpoint_dir = yard.run_dir.join("checkpoints/1").display().to_string();
     order
 }
 
@@ -53,7 +52,7 @@ fn final_loss(
     stop: bool,
 ) -> String {
     let mut yard = Yard::new(name);
-    let mut order = training(&yard, python, example, steps);
+    let mut order = training(python, example, steps);
     order.argv.extend(extra.iter().map(|word| (*word).to_owned()));
     if stop {
         yard.launch(order.clone());

@@ -1,23 +1,23 @@
 //! Other users: as root, and by the privileged helper. These tests need root and say so where they have not.
 
 use crate::yard::{PROGRAM, WAIT, Yard, keeper_of, lives, script, within};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trainyard_backend::order::{Identity, Limits};
 use trainyard_backend::{Backend, Exit, LaunchOrder, LocalOptions, helper};
 
-const NOBODY: u32 = 65_534;
+pub const NOBODY: u32 = 65_534;
 
 /// One at a time: limits count all processes of a user.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+pub fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn nobody() -> Option<Identity> {
+pub fn nobody() -> Option<Identity> {
     let root = nix::unistd::geteuid().is_root();
     let user = nix::unistd::User::from_name("nobody").ok().flatten();
     let user = user.filter(|user| root && user.uid.as_raw() == NOBODY);
@@ -32,7 +32,7 @@ fn nobody() -> Option<Identity> {
     })
 }
 
-fn as_nobody(identity: &Identity, job: u32, text: &str) -> LaunchOrder {
+pub fn as_nobody(identity: &Identity, job: u32, text: &str) -> LaunchOrder {
     LaunchOrder { identity: Some(identity.clone()), ..script(job, text) }
 }
 
@@ -124,15 +124,26 @@ fn stops_a_fork_loop(name: &str, make: fn(&str) -> Yard) {
 }
 
 /// A helper as root, and a backend of an unprivileged user in a process of its own.
-struct Helped {
-    run_dir: PathBuf,
+pub struct Helped {
+    pub run_dir: PathBuf,
     socket: PathBuf,
     helper: Child,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Helped {
-    fn new(name: &str) -> Option<Helped> {
+    pub fn new(name: &str) -> Option<Helped> {
+        Helped::by(Command::new("env"), name)
+    }
+
+    /// The same with the rights of its unit in `deploy`, and no more.
+    pub fn confined(name: &str) -> Option<Helped> {
+        let mut command = Command::new("setpriv");
+        command.arg("--bounding-set=-all,+setuid,+setgid,+kill,+chown,+dac_override,+sys_resource");
+        Helped::by(command, name)
+    }
+
+    fn by(mut command: Command, name: &str) -> Option<Helped> {
         nobody()?;
         let daemon = nix::unistd::User::from_name("daemon").ok().flatten();
         let exe = std::env::current_exe().unwrap();
@@ -150,8 +161,8 @@ impl Helped {
         std::os::unix::fs::chown(&run_dir, Some(daemon.uid.as_raw()), Some(daemon.gid.as_raw()))
             .unwrap();
         let socket = run_dir.with_extension("helper");
-        let helper = Command::new(PROGRAM)
-            .args(["helper", "--user", "daemon", "--run-dir"])
+        let helper = command
+            .args([PROGRAM, "helper", "--user", "daemon", "--run-dir"])
             .arg(&run_dir)
             .arg("--socket")
             .arg(&socket)
@@ -159,15 +170,15 @@ impl Helped {
             .unwrap();
         let helped = Helped { run_dir, socket, helper, _alone: alone() };
         within(WAIT, "the helper listens", || {
-            helped.socket.metadata().is_ok_and(|data| data.permissions().mode() & 0o777 == 0o600)
+            helped.socket.metadata().is_ok_and(|data| data.uid() == daemon.uid.as_raw())
         });
         Some(helped)
     }
 
     /// Runs one of the tests below as the daemon's user.
-    fn play(&self, part: &str) {
+    pub fn play(&self, part: &str) {
         let output = as_daemon(&std::env::current_exe().unwrap())
-            .args(["--exact", &format!("users::{part}"), "--nocapture"])
+            .args(["--exact", part, "--nocapture"])
             .env("TRAINYARD_TEST_RUN_DIR", &self.run_dir)
             .env("TRAINYARD_TEST_HELPER", &self.socket)
             .output()
@@ -196,7 +207,7 @@ fn as_daemon(program: &Path) -> Command {
 }
 
 /// The part's yard, where this process plays one.
-fn part() -> Option<(Yard, PathBuf)> {
+pub fn part() -> Option<(Yard, PathBuf)> {
     let socket = PathBuf::from(std::env::var_os("TRAINYARD_TEST_HELPER")?);
     let run_dir = PathBuf::from(std::env::var_os("TRAINYARD_TEST_RUN_DIR")?);
     let options =
@@ -211,7 +222,7 @@ fn identity(uid: u32, gid: u32) -> Identity {
 #[test]
 fn an_unprivileged_daemon_runs_jobs_of_others_by_the_helper() {
     if let Some(helped) = Helped::new("helped") {
-        helped.play("part_of_a_daemon_with_a_helper");
+        helped.play("users::part_of_a_daemon_with_a_helper");
         assert!(!helped.run_dir.join("1.1").exists(), "the daemon could put it away");
     }
 }
@@ -221,12 +232,11 @@ fn part_of_a_daemon_with_a_helper() {
     let Some((mut yard, _)) = part() else { return };
     assert!(yard.backend().changes_users());
     // Name and group of root are not obeyed: the system's own are used.
-    let mut order = as_nobody(
+    let order = as_nobody(
         &identity(NOBODY, 0),
         1,
         "id -un; id -G; echo $HOME; trap 'exit 85' TERM; echo ready; while :; do sleep 0.02; done",
     );
-    order.checkpoint_dir = yard.run_dir.join("checkpoints/1").display().to_string();
     yard.launch(order);
     yard.until_started();
     yard.until_log(1, "ready");
@@ -253,7 +263,7 @@ fn a_keeper_of_the_helper_that_is_killed_leaves_nothing() {
             within(WAIT, "the attempt starts", || started.exists());
             crate::yard::kill_9(keeper_of(&dir));
         });
-        helped.play("part_of_a_daemon_that_loses_a_keeper");
+        helped.play("users::part_of_a_daemon_that_loses_a_keeper");
     });
 }
 
@@ -281,7 +291,7 @@ fn the_helper_refuses_root_strangers_and_what_is_not_the_daemons() {
     assert!(stranger.to_string().contains("user 0 is not the daemon's"), "{stranger}");
     let other = helped.run_dir.join("9.1");
     std::fs::create_dir(&other).unwrap();
-    helped.play("part_of_a_daemon_that_asks_too_much");
+    helped.play("users::part_of_a_daemon_that_asks_too_much");
 }
 
 #[test]

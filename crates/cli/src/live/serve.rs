@@ -41,7 +41,7 @@ pub fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     places.make()?;
     let ended = watch_signals()?;
     let store = Store::open(&places.store).map_err(operation)?;
-    let (mut core, tenants) = core_options(args, &places, &store, &machine)?;
+    let (mut core, tenants) = core_options(args, &store, &machine)?;
     let kept = store.reader().and_then(|reader| reader.meta("forecasts")).map_err(operation)?;
     let oracle = Arc::new(Oracle::new(maker::maker(), kept.as_deref()));
     let queue = mpsc::channel();
@@ -134,7 +134,6 @@ fn watch_signals() -> Result<oneshot::Receiver<()>, Failure> {
 
 fn core_options(
     args: &ServeArgs,
-    places: &Places,
     store: &Store,
     machine: &machine::Machine,
 ) -> Result<(CoreOptions, Tenants), Failure> {
@@ -163,7 +162,6 @@ fn core_options(
         policy,
         half_life,
         boot: boot.trim().to_owned(),
-        checkpoint_root: places.run.join("checkpoints").display().to_string(),
         processes_max: args.processes_max,
         log_bytes_max: LOG_BYTES_MAX,
         announces: false,

@@ -174,7 +174,6 @@ fn daemon(place: &Path, policy: &str, yard: Yard) -> (Running, Front) {
         policy: policy.to_owned(),
         half_life: Span::secs(3600),
         boot: "test".to_owned(),
-        checkpoint_root: run_dir.join("checkpoints").display().to_string(),
         processes_max: 0,
         log_bytes_max: 1 << 20,
         announces,

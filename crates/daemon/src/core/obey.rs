@@ -119,8 +119,8 @@ impl Core {
         let job = submission.job.id;
         let (spec, identity) = submission.unpack();
         let gpus = spec.gpus;
-        let dir = spec.checkpoint.dir.clone();
-        let dir = dir.unwrap_or_else(|| format!("{}/{}", self.options.checkpoint_root, job.0));
+        // Where its user names none, the backend makes one for it.
+        let checkpoint_dir = spec.checkpoint.dir.clone().unwrap_or_default();
         LaunchOrder {
             job,
             name: spec.name,
@@ -135,7 +135,7 @@ impl Core {
             external: spec.external,
             processes: spec.processes,
             checkpoint: spec.checkpoint,
-            checkpoint_dir: dir,
+            checkpoint_dir,
             array_index: submission.array.map(|element| element.index),
             array_job: submission.array.map(|element| element.first),
             user: submission.user.clone(),

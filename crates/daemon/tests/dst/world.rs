@@ -215,7 +215,6 @@ impl World {
             policy: self.pipeline.0.clone(),
             half_life: self.pipeline.1.usage_half_life,
             boot: format!("boot-{}", self.boot),
-            checkpoint_root: "/checkpoints".to_owned(),
             processes_max: 0,
             log_bytes_max: 0,
             announces: self.seed.is_multiple_of(2),

@@ -75,9 +75,12 @@ on_its_nodes() {
 # and one that starts late finds a newer one.
 fence() {
     [ -n "$ty_checkpoint_root" ] || return 0
-    if ! mkdir -p "$ty_checkpoint_root"; then
-        trouble "checkpoint directory $ty_checkpoint_root cannot be made on $SLURMD_NODENAME"
-        return 1
+    me=$(id -u)
+    if [ -n "${ty_checkpoint_named:-}" ]; then
+        take_named "$ty_checkpoint_root" || return 1
+    else
+        # The daemon made it, in a directory of this user's.
+        own_dir "${ty_checkpoint_root%/*}" && own_dir "$ty_checkpoint_root" || return 1
     fi
     last=0
     for dir in "$ty_checkpoint_root"/at-*; do
@@ -87,6 +90,9 @@ fence() {
     done
     [ "$last" -le "$attempt" ] || refuse "attempt $last of job $job is newer than $attempt"
     mine=$ty_checkpoint_root/at-$attempt
+    if [ "$last" -gt 0 ]; then
+        own_dir "$ty_checkpoint_root/at-$last" && own_files "$ty_checkpoint_root/at-$last" || return 1
+    fi
     if [ "$last" = "$attempt" ]; then
         return 0
     elif [ "$last" -gt 0 ]; then
@@ -95,6 +101,50 @@ fence() {
         mkdir "$mine" && return 0
     fi
     trouble "checkpoint directory $mine cannot be made on $SLURMD_NODENAME"
+    return 1
+}
+
+# Whoever reads a checkpoint runs what is in it: it must be this user's own, and no link to somewhere else.
+own_dir() {
+    if [ -L "$1" ]; then
+        foreign "$1" "is a link of $(stat -c '%u (%U)' "$1")"
+    elif [ ! -d "$1" ]; then
+        trouble "checkpoint directory $1 is not there on $SLURMD_NODENAME: is $run the same directory on every node?"
+        return 1
+    elif [ "$(stat -c %u "$1")" != "$me" ]; then
+        foreign "$1" "belongs to $(stat -c '%u (%U)' "$1")"
+    fi
+}
+
+# The same for what is at its top, as far as that can be looked at in a moment.
+own_files() {
+    other=$(ls -AUnq "$1" | head -n 1001 | while read -r _ _ owner _ _ _ _ _ name; do
+        # The first line is a sum.
+        [ -z "$owner" ] || [ "$owner" = "$me" ] || { echo "$1/$name belongs to $owner"; break; }
+    done)
+    [ -z "$other" ] || foreign "$1" "is not this user's alone: $other"
+}
+
+# A directory that the user named is made with the user's rights. It may be another's if that is root, or if it is
+# there for a group of the user's; one of another into which everyone may write is refused.
+take_named() {
+    if ! mkdir -p "$1"; then
+        trouble "checkpoint directory $1 cannot be made on $SLURMD_NODENAME"
+        return 1
+    fi
+    named=$1
+    set -- $(stat -L -c '%u %g %a' "$1")
+    [ "$1" = "$me" ] && return 0
+    case $3 in
+        *[2367]) foreign "$named" "belongs to $1 and is open to everyone (mode $3)"; return ;;
+        *[2367]?) case " $(id -G) " in *" $2 "*) return 0 ;; esac ;;
+    esac
+    [ "$1" = 0 ] || foreign "$named" "belongs to $1"
+}
+
+foreign() {
+    trouble "checkpoint directory $1 $2, and the job runs as $me: it is not used; find out who put it there \
+and move it away"
     return 1
 }
 
@@ -190,6 +240,8 @@ wait_for() {
 # also when Slurm has lost it.
 tick() {
     while sleep "$1"; do
+        # A signal that comes before this has begun is lost.
+        kill -s 0 "$self" 2>/dev/null || return
         [ "$number" = 0 ] && : >"$own/alive"
         if [ "$1" != 2 ] || [ -e "$at/stop" ] || [ -e "$own/ending" ] || [ -e "$own/failed" ]; then
             kill -s USR1 "$self" 2>/dev/null || return

@@ -317,6 +317,7 @@ impl Worker {
         if course.stage == Stage::Wanted && !adopted {
             let folder = self.folder((job, attempt));
             let script = self.actor.script();
+            let order = &folder::with_checkpoints(order.clone(), &self.options.run_dir)?;
             folder.create(order, &spot.nodes, script).map_err(|error| {
                 format!("its folder {} cannot be made: {error}", folder.path().display())
             })?;

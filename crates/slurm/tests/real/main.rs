@@ -3,6 +3,7 @@
 //! Where Slurm is not installed or the tests do not run as root, each test says that it was skipped.
 
 mod adopted;
+mod checkpoints;
 mod cluster;
 mod failing;
 mod moving;

@@ -104,7 +104,7 @@ pub fn within(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// A job of a shell script, as it is announced.
-pub fn waiting(yard: &Yard, job: u32, gpus: u32, text: &str) -> LaunchOrder {
+pub fn waiting(_: &Yard, job: u32, gpus: u32, text: &str) -> LaunchOrder {
     LaunchOrder {
         job: JobId(job),
         name: format!("job-{job}"),
@@ -113,7 +113,6 @@ pub fn waiting(yard: &Yard, job: u32, gpus: u32, text: &str) -> LaunchOrder {
         gpus_wanted: gpus,
         processes: Processes::PerNode,
         checkpoint: Checkpoint::default(),
-        checkpoint_dir: checkpoints(&yard.run_dir, job).display().to_string(),
         user: "ada".to_owned(),
         limits: Limits { cpus: 1, memory_mib: 100, ..Limits::default() },
         ..LaunchOrder::default()
@@ -121,7 +120,8 @@ pub fn waiting(yard: &Yard, job: u32, gpus: u32, text: &str) -> LaunchOrder {
 }
 
 pub fn checkpoints(run_dir: &Path, job: u32) -> PathBuf {
-    run_dir.join("checkpoints").join(job.to_string())
+    // Where no user is named, jobs are the daemon's own user's.
+    run_dir.join(format!("checkpoints/u{}/{job}", nix::unistd::geteuid()))
 }
 
 /// The same job with a place for an attempt.
