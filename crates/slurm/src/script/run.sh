@@ -226,7 +226,7 @@ look() {
     if [ -z "$sent" ]; then
         sent=yes deadline=$ends
         # What was said before the request tells of a checkpoint and acknowledges nothing.
-        if (set -C && wc -c <"$own/said.jsonl" >"$own/asked") 2>/dev/null; then
+        if (set -C && { wc -c <"$own/said.jsonl" || echo 0; } >"$own/asked") 2>/dev/null; then
             [ -e "$own/saved" ] && mv -f "$own/saved" "$own/saved.before"
         fi
         [ "$number" = 0 ] && put "$own/stopping" "$(now)"
