@@ -65,8 +65,11 @@ pub fn audit(yard: &Yard, told: &Told, outlived: &BTreeSet<Launch>) -> Findings 
     nothing_follows_its_own_end(&entries, &ends, &promises);
     what_was_saved_is_handed_on(&entries, &promises, &mut findings);
     exit_codes_are_found(yard, &promises, &rows, &ends);
+    let again = entries.iter().filter(|entry| entry.what == "again");
+    let again: BTreeSet<Launch> = again.map(|entry| entry.launch).collect();
     for launch in outlived {
-        let alone = ends.contains(launch) || events.stopping.contains(launch);
+        let by_itself = ends.contains(launch) || again.contains(launch);
+        let alone = by_itself || events.stopping.contains(launch);
         assert!(
             alone,
             "{launch:?} ran when the daemon was killed and neither ended nor was stopped"

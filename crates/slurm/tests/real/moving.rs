@@ -87,7 +87,8 @@ fn a_save_told_before_the_request_acknowledges_nothing_and_one_after_it_does() {
         let text = format!(
             "{before}; stop() {{ {after}; exit 0; }}; trap stop TERM; echo ready; while :; do sleep 0.05; done"
         );
-        yard.backend().launch(placed(&waiting(&yard, job, 1, &text), 1, &[("n4", 1)]));
+        let order = placed(&waiting(&yard, job, 1, &text), 1, &[("n4", 1)]);
+        yard.backend().launch(order);
         yard.until_log((job, 1), "ready");
         yard.stop(job, 1, 30.0);
         let exit = yard.until_ended((job, 1));
