@@ -246,7 +246,8 @@ look() {
     fi
 }
 
-tell() { for pid in $supervisors; do kill -s "$1" "$pid" 2>/dev/null; done; }
+# Its variable is its own: whoever waits for one rank looks in between, and must not go on with another.
+tell() { for told in $supervisors; do kill -s "$1" "$told" 2>/dev/null; done; }
 
 # One rank: its environment, its output, its end.
 supervise() {
