@@ -158,7 +158,11 @@ class Session:
         self._tell("progress", **{k: v for k, v in message.items() if v is not None})
 
     def saved(self, done, seconds=None):
-        """Tells that the state of ``done`` steps is on disk. After a stop was requested, this ends the grace."""
+        """Tells that the state of ``done`` steps is on disk.
+
+        After a stop was requested, this acknowledges it and ends the grace: an exit with 0 that follows is a stop. Before,
+        it acknowledges nothing, and an exit with 0 means that the job is finished.
+        """
         self._save.clear()
         self._tell("saved", done=float(done), **_some(seconds=_number(seconds)))
         if self.stop_requested and self._ack_file:
@@ -169,7 +173,7 @@ class Session:
         self._tell("restored", done=float(done), **_some(seconds=_number(seconds)))
 
     def finished(self):
-        """Tells that all work is done."""
+        """Tells that all work is done: the job does not run again, however its processes end. Call it last."""
         self._tell("finished")
 
     def exit_saved(self, done, seconds=None):

@@ -56,7 +56,7 @@ pub enum FromJob {
         #[serde(default)]
         seconds: Option<f64>,
     },
-    /// All work is done; an exit with code 0 that follows is an end, whatever was asked of it meanwhile.
+    /// All work is done: the job does not run again, however its processes end and whatever is asked meanwhile.
     Finished,
 }
 

@@ -23,6 +23,7 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use trainyard_api::wire::FromJob;
 use trainyard_types::{Attempt, JobId};
 
 /// No file that is read back is larger: a launch order holds an environment and arguments, of which the kernel takes
@@ -62,12 +63,52 @@ pub struct KeeperMark {
 pub struct Told {
     /// Work of its newest checkpoint.
     pub saved: Option<f64>,
+    /// Whether there is such a checkpoint, whose work it need not tell.
+    #[serde(default)]
+    pub checkpoint: bool,
     /// Work done.
     pub done: Option<f64>,
+    /// Work in all.
+    #[serde(default)]
+    pub total: Option<f64>,
     /// Whether all work is done.
     pub finished: bool,
     /// Seconds it took to read its checkpoint.
     pub restore_seconds: Option<f64>,
+}
+
+impl Told {
+    /// Takes note of a message.
+    pub fn note(&mut self, message: &FromJob) {
+        match message {
+            FromJob::Progress { done, total, .. } => {
+                self.done = done.or(self.done);
+                self.total = total.or(self.total);
+            }
+            FromJob::Saved { done, .. } => self.note_saved(Some(*done)),
+            FromJob::Restored { seconds, .. } => self.restore_seconds = *seconds,
+            FromJob::Finished => self.finished = true,
+        }
+    }
+
+    /// Takes note of a checkpoint, and of the work in it if that is known.
+    pub fn note_saved(&mut self, work: Option<f64>) {
+        self.checkpoint = true;
+        self.saved = work.or(self.saved);
+    }
+
+    /// What it adds to an end.
+    pub fn exit(&self) -> Exit {
+        Exit {
+            finished: self.finished,
+            checkpoint: self.checkpoint || self.saved.is_some(),
+            saved: self.saved,
+            done: self.done,
+            total: self.total,
+            restore_seconds: self.restore_seconds,
+            ..Exit::default()
+        }
+    }
 }
 
 /// What a running attempt is told.
@@ -145,6 +186,18 @@ impl AttemptDir {
     /// The file that says "saved".
     pub fn ack_file(&self) -> PathBuf {
         self.path.join("job/saved")
+    }
+
+    /// Whether the file that says "saved" is there, and the work it names. The job owns its directory: a link is not
+    /// followed, and what is no file does not count.
+    pub fn saved_by_file(&self) -> Option<Option<f64>> {
+        let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.ack_file());
+        let file = file.ok().filter(|file| file.metadata().is_ok_and(|data| data.is_file()))?;
+        let mut text = String::new();
+        let _ = file.take(64).read_to_string(&mut text);
+        let work = text.trim().parse::<f64>().ok();
+        Some(work.filter(|work| work.is_finite() && *work >= 0.0))
     }
 
     /// The script that is run in place of its command; only its user can read it.

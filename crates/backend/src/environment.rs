@@ -145,7 +145,7 @@ fn trainyard(order: &LaunchOrder, seat: &Seat<'_>) -> Vec<(&'static str, String)
         ("TRAINYARD_SOCKET", seat.socket.display().to_string()),
         ("TRAINYARD_ACK_FILE", seat.ack_file.display().to_string()),
     ];
-    if order.resumes_from > 0.0 {
+    if order.restores() {
         all.push(("TRAINYARD_RESTORE_FROM", order.checkpoint_dir.clone()));
     }
     if let Some(batch) = order.batch {
@@ -272,5 +272,13 @@ mod tests {
         assert_eq!(all["CUDA_VISIBLE_DEVICES"], "");
         assert_eq!(all["TRAINYARD_RESUMES_FROM"], "0");
         assert_eq!(all["PET_NPROC_PER_NODE"], "1");
+    }
+
+    #[test]
+    fn a_checkpoint_whose_work_nobody_told_is_handed_on() {
+        let saved = LaunchOrder { resumes_from: 0.0, has_checkpoint: true, ..order() };
+        let all = of(&saved, 0, 1);
+        assert_eq!(all["TRAINYARD_RESTORE_FROM"], "/data/ckpt");
+        assert_eq!(all["TRAINYARD_RESUMES_FROM"], "0");
     }
 }

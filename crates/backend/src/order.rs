@@ -50,8 +50,11 @@ pub struct LaunchOrder {
     pub checkpoint: Checkpoint,
     /// Where its checkpoints are kept: what its user named ([`Checkpoint::dir`]), or what the backend makes for it.
     pub checkpoint_dir: String,
-    /// Work its last checkpoint holds; 0 before the first.
+    /// Work its last checkpoint holds, as it was told; 0 before the first, and where none was told.
     pub resumes_from: f64,
+    /// An attempt before this one told of a checkpoint, with or without the work in it.
+    #[serde(default)]
+    pub has_checkpoint: bool,
     /// The batch size to begin with.
     pub batch: Option<u32>,
     /// The elements of its array: the index of this one.
@@ -68,6 +71,11 @@ impl LaunchOrder {
     /// Whether its user named the directory for its checkpoints, which is then made with that user's rights.
     pub fn names_checkpoints(&self) -> bool {
         self.checkpoint.dir.as_ref().is_some_and(|dir| !dir.is_empty())
+    }
+
+    /// Whether there is a checkpoint to resume from. Older daemons told the work alone.
+    pub fn restores(&self) -> bool {
+        self.has_checkpoint || self.resumes_from > 0.0
     }
 }
 
@@ -113,4 +121,20 @@ pub struct StopOrder {
     pub grace_seconds: f64,
     /// Why, for its log.
     pub why: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_that_an_older_daemon_wrote_restores_where_it_tells_of_work() {
+        for (work, restores) in [(0.0, false), (7.0, true)] {
+            let order = LaunchOrder { resumes_from: work, ..LaunchOrder::default() };
+            let mut text = serde_json::to_value(&order).unwrap();
+            text.as_object_mut().unwrap().remove("has_checkpoint").unwrap();
+            let order: LaunchOrder = serde_json::from_value(text).unwrap();
+            assert_eq!(order.restores(), restores, "{work}");
+        }
+    }
 }

@@ -76,16 +76,26 @@ pub struct Exit {
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Whether it was asked to stop before it ended.
+    /// Whether a request to stop reached it before it ended, or before its first rank that failed did.
     pub asked_to_stop: bool,
+    /// Whether it said after the request that its state is saved: by the file, by the message, or by the exit code of
+    /// a rank. Nothing where an older keeper wrote this, which did not look at the order.
+    #[serde(default)]
+    pub acknowledged: Option<bool>,
     /// Whether it was killed because its grace was over.
     pub killed: bool,
     /// Whether it said that all work is done.
     pub finished: bool,
+    /// Whether it told of a checkpoint in any way, with or without the work in it, asked or not.
+    #[serde(default)]
+    pub checkpoint: bool,
     /// Work of the newest checkpoint it told of.
     pub saved: Option<f64>,
     /// Work done as it last said.
     pub done: Option<f64>,
+    /// Work that the whole job is, as it last said.
+    #[serde(default)]
+    pub total: Option<f64>,
     /// Seconds from the start of its processes to its first progress.
     pub start_seconds: Option<f64>,
     /// Seconds from the request to stop to its end.
@@ -100,6 +110,14 @@ pub struct Exit {
     pub lost: bool,
     /// It was killed for using too much memory.
     pub out_of_memory: bool,
+}
+
+impl Exit {
+    /// Whether there is a checkpoint to resume from. `saved_code` is the exit code that means "saved, start me again".
+    pub fn has_checkpoint(&self, saved_code: i32) -> bool {
+        // Older keepers wrote the work and the code alone.
+        self.checkpoint || self.saved.is_some() || self.code == Some(saved_code)
+    }
 }
 
 /// What a backend knows about an attempt.
@@ -123,4 +141,27 @@ pub enum Found {
         /// How.
         exit: Exit,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As keepers wrote it before there were acknowledgements in it.
+    const OLD: &str = r#"{"code":0,"signal":null,"asked_to_stop":true,"killed":false,"finished":false,
+        "saved":120.0,"done":130.0,"start_seconds":null,"save_seconds":0.4,"restore_seconds":null,
+        "ran_seconds":9.5,"launch_error":null,"lost":false,"out_of_memory":false}"#;
+
+    #[test]
+    fn an_end_that_an_older_keeper_wrote_is_read_and_its_checkpoint_counts() {
+        let exit: Exit = serde_json::from_str(OLD).unwrap();
+        assert_eq!((exit.code, exit.asked_to_stop, exit.acknowledged), (Some(0), true, None));
+        assert!(exit.has_checkpoint(85));
+        let text = OLD.replace("120.0", "null");
+        let without: Exit = serde_json::from_str(&text).unwrap();
+        assert!(!without.has_checkpoint(85));
+        let by_code: Exit =
+            serde_json::from_str(&text.replace("\"code\":0", "\"code\":85")).unwrap();
+        assert!(by_code.has_checkpoint(85));
+    }
 }

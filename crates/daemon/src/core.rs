@@ -12,6 +12,7 @@
 //! - `open`: from the store to a core.
 
 mod acts;
+mod ending;
 mod nodes;
 mod obey;
 mod open;

@@ -160,9 +160,12 @@ pub enum Unit {
 pub struct Course {
     /// The engine's part.
     pub kept: Kept,
-    /// Work its newest checkpoint holds.
+    /// Work its newest checkpoint holds, as it was told.
     #[serde(default)]
     pub saved: f64,
+    /// It told of a checkpoint, with or without the work in it. Older daemons kept the work alone.
+    #[serde(default)]
+    pub has_checkpoint: bool,
     /// Measured costs.
     #[serde(default)]
     pub measured: Measured,
@@ -204,8 +207,10 @@ pub struct Launch {
 pub struct Record {
     /// What was submitted.
     pub submission: Arc<Brief>,
-    /// Work its newest checkpoint holds.
+    /// Work its newest checkpoint holds, as it was told.
     pub saved: f64,
+    /// It told of a checkpoint, with or without the work in it; once there is one, there is one for all attempts.
+    pub has_checkpoint: bool,
     /// Measured costs.
     pub measured: Measured,
     /// Its newest launch; most jobs of a long queue have none.
@@ -226,6 +231,7 @@ impl Record {
         Record {
             submission,
             saved: 0.0,
+            has_checkpoint: false,
             measured: Measured::default(),
             launch: None,
             said: None,
@@ -237,8 +243,11 @@ impl Record {
 
     /// A job as it was kept.
     pub fn from_course(submission: Arc<Brief>, course: Course) -> Record {
+        let last = course.launch.as_ref().and_then(|launch| launch.exit.as_ref());
+        let told = last.is_some_and(|exit| exit.has_checkpoint(submission.exit_code));
         Record {
             saved: course.saved,
+            has_checkpoint: course.has_checkpoint || course.saved > 0.0 || told,
             measured: course.measured,
             launch: course.launch,
             said: course.said,
@@ -251,6 +260,7 @@ impl Record {
         Course {
             kept,
             saved: self.saved,
+            has_checkpoint: self.has_checkpoint,
             measured: self.measured,
             launch: self.launch.clone(),
             said: self.said.clone(),
@@ -291,6 +301,47 @@ mod tests {
             assert_eq!(brief.exit_code, spec.checkpoint.exit_code);
             assert!(brief.packed.len() < 250, "defaults are left out: {}", brief.packed);
             assert_eq!(brief.unpack(), (spec, identity));
+        }
+    }
+
+    /// As a daemon kept it that knew of the work in a checkpoint alone.
+    const OLD: &str = include_str!("../tests/fixtures/course-before-checkpoints.json");
+
+    fn brief() -> Arc<Brief> {
+        Arc::new(Packer::new().brief(Submission {
+            job: Arc::new(Job::simple(JobId(0), Time(0), 1)),
+            spec: JobSpec::default(),
+            user: "ann".to_owned(),
+            tenant: "lab".to_owned(),
+            identity: None,
+            wall: 5,
+            array: None,
+            unit: Unit::Steps,
+        }))
+    }
+
+    #[test]
+    fn a_job_that_an_older_daemon_kept_has_a_checkpoint_where_it_told_of_one() {
+        let cases = [
+            ("work", 120.0, 1, true),
+            ("the code that means so", 0.0, 85, true),
+            ("nothing", 0.0, 1, false),
+        ];
+        for (told, work, code, has_checkpoint) in cases {
+            let mut old: serde_json::Value = serde_json::from_str(OLD).unwrap();
+            old["saved"] = work.into();
+            old["launch"]["exit"]["code"] = code.into();
+            old["launch"]["exit"]["saved"] = serde_json::Value::Null;
+            let course: Course = serde_json::from_value(old).unwrap();
+            let kept = course.kept.clone();
+            let record = Record::from_course(brief(), course);
+            assert_eq!(record.has_checkpoint, has_checkpoint, "it told of {told}");
+            // And it is written so that it stays so.
+            let course = record.course(kept);
+            assert_eq!(course.has_checkpoint, has_checkpoint, "it told of {told}");
+            let again: Course =
+                serde_json::from_str(&serde_json::to_string(&course).unwrap()).unwrap();
+            assert_eq!(again, course);
         }
     }
 }

@@ -24,6 +24,8 @@ use trainyard_types::{Attempt, JobId};
 
 /// At most so many bytes of what a job says are read at once.
 const SAID_BYTES_MAX: u64 = 1 << 20;
+/// So often in a row what a job says is read.
+const READS_MAX: usize = 64;
 /// Files of the script are a line or two.
 const SMALL_BYTES_MAX: u64 = 64 << 10;
 
@@ -48,12 +50,20 @@ pub struct Written {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct ScriptExit {
     code: i32,
-    asked: bool,
+    /// A request to stop reached the rank that ended first, from whomever it came.
+    pub asked: bool,
+    /// The request was Trainyard's, and not Slurm's own; scripts of older daemons looked for no other.
+    #[serde(default = "yes")]
+    ours: bool,
     killed: bool,
     began: f64,
     #[serde(default)]
     stopped: Option<f64>,
     ended: f64,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Folder {
@@ -188,10 +198,37 @@ impl Folder {
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     }
 
-    /// The work that the file "saved" names.
-    pub fn saved(&self) -> Option<f64> {
-        let work: f64 = small(&self.own("saved")).ok()?.trim().parse().ok()?;
-        Some(work).filter(|work| work.is_finite() && *work >= 0.0)
+    /// What the job told of its checkpoints by files, beside what it said.
+    fn with_files(&self, told: &Told) -> Told {
+        let mut told = *told;
+        for name in ["saved.before", "saved"] {
+            let Ok(text) = small(&self.own(name)) else { continue };
+            let work = text.trim().parse::<f64>().ok();
+            told.note_saved(work.filter(|work| work.is_finite() && *work >= 0.0));
+        }
+        if plain(&self.own("rank_saved")).is_ok() {
+            told.note_saved(None);
+        }
+        told
+    }
+
+    /// Whether the job said that it saved after its ranks were asked to stop. Nothing where nobody knows what it had
+    /// said before, as under the script of an older daemon.
+    fn acknowledged(&self) -> Option<bool> {
+        let is_there = |name: &&str| plain(&self.own(name)).is_ok();
+        let Ok(asked) = small(&self.own("asked")) else {
+            return (!is_there(&"stopping")).then_some(false);
+        };
+        let by_file = ["saved", "rank_saved"].iter().any(is_there);
+        let before: u64 = asked.trim().parse().ok()?;
+        let mut ear = Ear { at: before, ..Ear::default() };
+        // A job that talks without end is not listened to without end.
+        for _ in 0..READS_MAX {
+            if ear.listen(self).is_empty() {
+                break;
+            }
+        }
+        Some(by_file || ear.told.checkpoint)
     }
 
     /// The end that was written down for the daemon.
@@ -250,23 +287,20 @@ impl Ear {
         let lines = bytes[..whole].split(|byte| *byte == b'\n');
         let messages: Vec<FromJob> =
             lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
-        messages.iter().for_each(|message| self.note(message));
+        messages.iter().for_each(|message| self.told.note(message));
         messages
     }
+}
 
-    fn note(&mut self, message: &FromJob) {
-        match message {
-            FromJob::Progress { done, .. } => self.told.done = done.or(self.told.done),
-            FromJob::Saved { done, .. } => self.told.saved = Some(*done),
-            FromJob::Restored { seconds, .. } => self.told.restore_seconds = *seconds,
-            FromJob::Finished => self.told.finished = true,
-        }
-    }
+/// What the job itself adds to an end, whoever tells of that.
+pub fn told_exit(folder: &Folder, told: &Told) -> Exit {
+    Exit { acknowledged: folder.acknowledged(), ..folder.with_files(told).exit() }
 }
 
 /// An end as the daemon knows it, from what script and job wrote.
 pub fn exit_of(folder: &Folder, told: &Told) -> Option<Exit> {
     let script = folder.script_exit()?;
+    let asked = script.asked && script.ours;
     let (code, signal) = match script.code {
         code @ 129..=192 => (None, Some(code - 128)),
         code => (Some(code), None),
@@ -277,16 +311,12 @@ pub fn exit_of(folder: &Folder, told: &Told) -> Option<Exit> {
         // What its stages ended with is not the job's.
         code: code.filter(|_| launch_error.is_none()),
         signal,
-        asked_to_stop: script.asked,
-        killed: script.killed && script.asked,
-        finished: told.finished,
-        saved: folder.saved().or(told.saved),
-        done: told.done,
-        save_seconds: script.stopped.filter(|_| script.asked).and_then(between),
-        restore_seconds: told.restore_seconds,
+        asked_to_stop: asked,
+        killed: script.killed && asked,
+        save_seconds: script.stopped.filter(|_| asked).and_then(between),
         ran_seconds: between(script.began).unwrap_or(0.0),
         launch_error,
-        ..Exit::default()
+        ..told_exit(folder, told)
     })
 }
 

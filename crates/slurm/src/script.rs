@@ -63,6 +63,7 @@ pub fn launch_file(order: &LaunchOrder, nodes: &[String], paths: &Paths<'_>) -> 
     set("checkpoint_root", &order.checkpoint_dir);
     set("checkpoint_named", if order.names_checkpoints() { "yes" } else { "" });
     set("signal", &signal(&order.checkpoint.signal));
+    set("exit_code", &order.checkpoint.exit_code.to_string());
     set("grace", &whole_seconds(order.checkpoint.grace_seconds).to_string());
     set("cwd", &order.cwd);
     set("script", &paths.script.display().to_string());
@@ -86,7 +87,7 @@ pub fn environment_file(order: &LaunchOrder, nodes: usize, paths: &Paths<'_>) ->
         let _ = writeln!(text, "export {name}=\"{value}\"");
     }
     let _ = writeln!(text, "export PET_NPROC_PER_NODE={}", gpus_each.max(1));
-    if order.resumes_from > 0.0 {
+    if order.restores() {
         let _ = writeln!(text, "export TRAINYARD_RESTORE_FROM=\"$ty_checkpoints\"");
     }
     text.push_str("set --");

@@ -36,6 +36,11 @@ macro_rules! each_promise {
             an_end_while_nobody_looks_is_found
             a_job_that_saves_on_request_is_waited_for
             an_acknowledgement_ends_the_grace_early
+            an_acknowledgement_counts_after_the_request_and_not_before
+            an_end_before_the_request_is_no_answer_to_it
+            a_rank_that_failed_before_the_request_failed_by_itself
+            a_rank_that_saves_speaks_for_the_checkpoint
+            a_checkpoint_is_handed_on_also_where_nobody_told_its_work
             a_job_that_ignores_requests_is_killed_after_its_grace
             a_second_request_shortens_the_grace
             a_request_before_the_start_is_not_lost

@@ -8,8 +8,9 @@ use crate::conformance::Conduct;
 use crate::dice::Dice;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_api::wire::FromJob;
-use trainyard_backend::{Exit, Found, LaunchOrder, Report, StopOrder};
-use trainyard_types::{Attempt, JobId, Rate, Sample, Work};
+use trainyard_backend::attempt_dir::Told;
+use trainyard_backend::{Exit, Found, LaunchOrder, Report, StopOrder, sample};
+use trainyard_types::{Attempt, JobId};
 
 const SECOND: u64 = 1_000_000;
 
@@ -60,8 +61,9 @@ pub struct Run {
     ends: Option<(u64, Exit)>,
     /// When it is next said how far it is.
     says_at: Option<u64>,
-    saved: Option<f64>,
-    said: Option<f64>,
+    /// What it says when its work is done, and when; it ends a moment later.
+    last_words: Option<(u64, Vec<FromJob>)>,
+    told: Told,
     stop: Option<Stop>,
 }
 
@@ -76,8 +78,43 @@ enum Stage {
 struct Stop {
     asked_at: u64,
     kill_at: u64,
-    /// When it exits by itself and with which code; never where it ignores the request.
-    leaves: Option<(u64, i32)>,
+    /// When it exits by itself and how; never where it ignores the request.
+    leaves: Option<(u64, Leave)>,
+    /// It said after the request that it saved.
+    acknowledged: bool,
+}
+
+/// How a job answers a request to stop.
+#[derive(Copy, Clone, Debug)]
+struct Leave {
+    code: Option<i32>,
+    signal: Option<i32>,
+    /// What it says of a checkpoint before it exits.
+    says: Saved,
+}
+
+/// What a job says of its checkpoint.
+#[derive(Copy, Clone, Debug, PartialEq)]
+enum Saved {
+    /// Nothing.
+    Untold,
+    /// That there is one.
+    Somehow,
+    /// That it holds all work done.
+    All,
+    /// That it holds so much.
+    Work(f64),
+}
+
+impl Leave {
+    fn with(code: i32) -> Leave {
+        Leave { code: Some(code), signal: None, says: Saved::Untold }
+    }
+
+    /// By the signal that asked.
+    fn by_signal() -> Leave {
+        Leave { signal: Some(15), code: None, ..Leave::with(0) }
+    }
 }
 
 impl Run {
@@ -98,7 +135,10 @@ impl Run {
             .map(|stop| stop.leaves.map_or(stop.kill_at, |(at, _)| at.min(stop.kill_at)));
         match self.stage {
             Stage::Waiting => Some(self.starts_at),
-            Stage::Running => [ends, stop, self.says_at].into_iter().flatten().min(),
+            Stage::Running => {
+                let last = self.last_words.as_ref().map(|(at, _)| *at);
+                [ends, stop, self.says_at, last].into_iter().flatten().min()
+            }
             Stage::Over(_) => None,
         }
     }
@@ -170,17 +210,42 @@ impl Machine {
         } else if fails {
             let at = starts_at + self.dice.below(natural - starts_at + 1);
             Some((at, Exit { code: Some(1), ..Exit::default() }))
+        } else if !self.calm && self.dice.chance(60) {
+            // It saves and asks to be started again, by itself.
+            let at = starts_at + self.dice.below(natural - starts_at + 1);
+            Some((at, Exit { code: Some(85), ..Exit::default() }))
         } else if truth.endless {
             None
         } else {
-            let finished = self.dice.chance(500);
-            let done = Some(truth.seconds);
-            Some((natural, Exit { code: Some(0), finished, done, ..Exit::default() }))
+            return self.works_to_the_end(order, starts_at, natural, truth.seconds);
         };
         let says_at = self.dice.chance(600).then(|| starts_at + self.dice.below(5 * SECOND));
-        let stage = Stage::Waiting;
-        let conduct = None;
-        Run { order, conduct, stage, starts_at, ends, says_at, saved: None, said: None, stop: None }
+        Run { ends, says_at, ..Run::new(order, starts_at) }
+    }
+
+    /// A run that nothing happens to: some say at the end that it is one, and some fail while they clear up.
+    fn works_to_the_end(
+        &mut self,
+        order: LaunchOrder,
+        starts_at: u64,
+        natural: u64,
+        work: f64,
+    ) -> Run {
+        let dice = &mut self.dice;
+        let mut last = Vec::new();
+        if dice.chance(500) {
+            last.push(progress(work, Some(work)));
+        }
+        let finished = dice.chance(500);
+        if finished {
+            last.push(FromJob::Finished);
+        }
+        let code = if finished && dice.chance(100) { 1 } else { 0 };
+        let lingers = if last.is_empty() { 0 } else { dice.below(2 * SECOND) };
+        let ends = Some((natural + lingers, Exit { code: Some(code), ..Exit::default() }));
+        let says_at = dice.chance(600).then(|| starts_at + dice.below(5 * SECOND));
+        let last_words = (!last.is_empty()).then_some((natural, last));
+        Run { ends, says_at, last_words, ..Run::new(order, starts_at) }
     }
 
     /// What a job really is, drawn when it is first asked for.
@@ -204,14 +269,15 @@ impl Machine {
         let dice = &mut self.dice;
         let conduct = run.conduct;
         let stop = run.stop.get_or_insert_with(|| {
+            let acknowledged = false;
             if let Some(conduct) = conduct {
-                let leaves = conduct.leaves_with().map(|code| (now + MOMENT, code));
-                return Stop { asked_at: now, kill_at, leaves };
+                let leaves = leave_of(conduct).map(|leave| (now + MOMENT, leave));
+                return Stop { asked_at: now, kill_at, leaves, acknowledged };
             }
             let ignores = !calm && dice.chance(200);
-            let code = if dice.chance(500) { 85 } else { 0 };
-            let leaves = now + dice.between(0, 4 * SECOND);
-            Stop { asked_at: now, kill_at, leaves: (!ignores).then_some((leaves, code)) }
+            let leave = drawn_leave(dice);
+            let leaves = (!ignores).then_some((now + dice.between(0, 4 * SECOND), leave));
+            Stop { asked_at: now, kill_at, leaves, acknowledged }
         });
         stop.kill_at = stop.kill_at.min(kill_at);
     }
@@ -242,13 +308,18 @@ impl Machine {
 
     /// The machine starts anew: no process is left. Of some attempts it is still known that they ran.
     pub fn reboot(&mut self) {
-        let dice = &mut self.dice;
-        self.runs.retain(|_, run| {
-            if !run.is_over() {
-                run.stage = Stage::Over(Exit { lost: true, saved: run.saved, ..Exit::default() });
-                return dice.chance(500);
+        let (dice, exits) = (&mut self.dice, &mut self.exits);
+        self.runs.retain(|id, run| {
+            if run.is_over() {
+                return true;
             }
-            true
+            let exit = Exit { lost: true, ..run.told.exit() };
+            run.stage = Stage::Over(exit.clone());
+            let known = dice.chance(500);
+            if known {
+                exits.insert(*id, exit);
+            }
+            known
         });
     }
 
@@ -284,28 +355,37 @@ impl Machine {
         let by_itself =
             run.ends.as_ref().filter(|(at, _)| *at <= now).map(|(_, exit)| exit.clone());
         let exit = match (by_itself, left, killed) {
-            (Some(exit), _, _) => exit,
-            (_, Some((_, code)), _) if run.conduct.is_some() => run.left(code),
-            (_, Some((_, code)), _) => {
-                // Some say what they saved, and some save nothing.
-                run.saved = if dice.chance(800) { Some(run.done(now)) } else { run.saved };
-                Exit { code: Some(code), ..Exit::default() }
+            (Some(exit), _, _) => {
+                if exit.code == Some(run.order.checkpoint.exit_code) {
+                    run.told.note_saved(None);
+                }
+                exit
             }
-            (_, _, Some(_)) => Exit { signal: Some(9), killed: true, ..Exit::default() },
+            (_, Some((_, leave)), _) => run.leave(now, leave),
+            (_, _, Some(stop)) => {
+                Exit { signal: Some(9), killed: !stop.acknowledged, ..Exit::default() }
+            }
             (None, None, None) => {
-                self.outbox.push(run.say(now, (job, attempt), dice));
+                let said = run.speak(now, dice);
+                self.outbox.extend(said.into_iter().map(|message| {
+                    let sample = sample(&message);
+                    Report::Said { job, attempt, sample, message }
+                }));
                 return;
             }
         };
         let stopped = run.stop.as_ref().map(|stop| (now - stop.asked_at) as f64 / 1e6);
         let exit = Exit {
             asked_to_stop: stopped.is_some(),
-            saved: run.saved,
-            done: exit.done.or(run.said),
+            acknowledged: Some(run.stop.as_ref().is_some_and(|stop| stop.acknowledged)),
+            code: exit.code,
+            signal: exit.signal,
+            killed: exit.killed,
+            launch_error: exit.launch_error,
             save_seconds: stopped,
-            start_seconds: run.said.map(|_| 0.5),
+            start_seconds: run.told.done.map(|_| 0.5),
             ran_seconds: now.saturating_sub(run.starts_at) as f64 / 1e6,
-            ..exit
+            ..run.told.exit()
         };
         run.stage = Stage::Over(exit.clone());
         self.exits.insert((job, attempt), exit.clone());
@@ -313,89 +393,147 @@ impl Machine {
     }
 }
 
+/// How a job leaves that nobody told how to behave.
+fn drawn_leave(dice: &mut Dice) -> Leave {
+    let leave = match dice.below(10) {
+        0..4 => Leave::with(85),
+        4..7 => Leave::with(0),
+        7 => Leave::with(1),
+        _ => Leave::by_signal(),
+    };
+    let says = *dice.pick(&[Saved::Untold, Saved::Untold, Saved::Somehow, Saved::All, Saved::All]);
+    Leave { says, ..leave }
+}
+
+/// How a job leaves that does what it is told to.
+fn leave_of(conduct: Conduct) -> Option<Leave> {
+    match conduct {
+        Conduct::Saves(code) | Conduct::SavedBefore(code) => Some(Leave::with(code)),
+        Conduct::AcknowledgesAndExits(code) => {
+            Some(Leave { says: Saved::Somehow, ..Leave::with(code) })
+        }
+        // It says what it saved and is ended, early.
+        Conduct::Acknowledges(work) => {
+            let says = Saved::Work(f64::from(work));
+            Some(Leave { signal: Some(9), says, ..Leave::by_signal() })
+        }
+        // The rank that does not save ends by the signal, and first.
+        Conduct::OneRankSaves(_) => Some(Leave { says: Saved::Somehow, ..Leave::by_signal() }),
+        Conduct::Ignores => None,
+        Conduct::Exits(_)
+        | Conduct::Dies(_)
+        | Conduct::Waits(_)
+        | Conduct::Restores
+        | Conduct::CannotStart
+        | Conduct::OneRankFails(_) => Some(Leave::by_signal()),
+    }
+}
+
+fn progress(done: f64, total: Option<f64>) -> FromJob {
+    FromJob::Progress {
+        done: Some(done),
+        rate: Some(1.0),
+        total,
+        step_seconds: None,
+        sync_seconds: None,
+        batch: None,
+        accumulation: None,
+        noise_scale: None,
+        loss: None,
+        epoch: None,
+    }
+}
+
 impl Run {
+    fn new(order: LaunchOrder, starts_at: u64) -> Run {
+        Run {
+            order,
+            conduct: None,
+            stage: Stage::Waiting,
+            starts_at,
+            ends: None,
+            says_at: None,
+            last_words: None,
+            told: Told::default(),
+            stop: None,
+        }
+    }
+
     /// An attempt that does what it is told to.
     fn conducted(now: u64, order: LaunchOrder, conduct: Conduct) -> Run {
         let starts_at = now + MOMENT;
         let after = |exit: Exit| Some((starts_at + MOMENT, exit));
+        let exits = |code: i32| after(Exit { code: Some(code), ..Exit::default() });
         let ends = match conduct {
-            Conduct::Exits(code) | Conduct::OneRankFails(code) => {
-                after(Exit { code: Some(code), ..Exit::default() })
-            }
+            Conduct::Exits(code) | Conduct::OneRankFails(code) => exits(code),
+            Conduct::Restores => exits(if order.restores() { 0 } else { 3 }),
             Conduct::Dies(signal) => after(Exit { signal: Some(signal), ..Exit::default() }),
             Conduct::CannotStart => {
                 let launch_error = Some("no such command".to_owned());
                 Some((starts_at, Exit { launch_error, ..Exit::default() }))
             }
-            Conduct::Waits(_) | Conduct::Saves(_) | Conduct::Acknowledges(_) | Conduct::Ignores => {
-                None
-            }
+            Conduct::Waits(_)
+            | Conduct::Saves(_)
+            | Conduct::SavedBefore(_)
+            | Conduct::Acknowledges(_)
+            | Conduct::AcknowledgesAndExits(_)
+            | Conduct::OneRankSaves(_)
+            | Conduct::Ignores => None,
         };
-        let conduct = Some(conduct);
-        let stage = Stage::Waiting;
-        Run {
-            order,
-            conduct,
-            stage,
-            starts_at,
-            ends,
-            says_at: None,
-            saved: None,
-            said: None,
-            stop: None,
+        let mut run = Run { conduct: Some(conduct), ends, ..Run::new(order, starts_at) };
+        if let Conduct::SavedBefore(_) = conduct {
+            run.told.note_saved(None);
+        }
+        run
+    }
+
+    /// It answers a request to stop.
+    fn leave(&mut self, now: u64, leave: Leave) -> Exit {
+        let saves = leave.code == Some(self.order.checkpoint.exit_code);
+        let work = match leave.says {
+            Saved::Untold | Saved::Somehow => None,
+            Saved::All => Some(self.done(now)),
+            Saved::Work(work) => Some(work),
+        };
+        if saves || leave.says != Saved::Untold {
+            self.told.note_saved(work);
+            self.acknowledge(now);
+        }
+        Exit { code: leave.code, signal: leave.signal, ..Exit::default() }
+    }
+
+    /// It says that it saved: if it was asked to, what is left of it is ended soon.
+    fn acknowledge(&mut self, now: u64) {
+        if let Some(stop) = &mut self.stop {
+            stop.acknowledged = true;
+            stop.kill_at = stop.kill_at.min(now + SECOND);
         }
     }
 
-    /// How it leaves when it is asked to.
-    fn left(&mut self, code: i32) -> Exit {
-        match self.conduct {
-            // It says what it saved and is ended, early.
-            Some(Conduct::Acknowledges(work)) => {
-                self.saved = Some(f64::from(work));
-                Exit { signal: Some(9), ..Exit::default() }
-            }
-            // By the signal that asked.
-            Some(
-                Conduct::Waits(_) | Conduct::Exits(_) | Conduct::Dies(_) | Conduct::OneRankFails(_),
-            ) => Exit { signal: Some(15), ..Exit::default() },
-            Some(Conduct::Saves(_) | Conduct::Ignores | Conduct::CannotStart) | None => {
-                Exit { code: Some(code), ..Exit::default() }
+    /// What it says now.
+    fn speak(&mut self, now: u64, dice: &mut Dice) -> Vec<FromJob> {
+        let last = self.last_words.take_if(|(at, _)| *at <= now);
+        let said = last.map_or_else(|| vec![self.say(now, dice)], |(_, words)| words);
+        for message in &said {
+            self.told.note(message);
+            if let FromJob::Saved { .. } = message {
+                self.acknowledge(now);
             }
         }
+        said
     }
 
-    fn say(&mut self, now: u64, (job, attempt): (JobId, Attempt), dice: &mut Dice) -> Report {
+    fn say(&mut self, now: u64, dice: &mut Dice) -> FromJob {
         let done = self.done(now);
         self.says_at = Some(now + dice.between(2 * SECOND, 9 * SECOND));
         if self.ends.is_none() && dice.chance(300) {
             // An endless job that went on talking would keep the case busy.
             self.says_at = None;
         }
-        let message = if dice.chance(300) {
-            self.saved = Some(done);
+        if dice.chance(300) {
             FromJob::Saved { done, seconds: Some(0.1) }
         } else {
-            self.said = Some(done);
-            let (done, rate) = (Some(done), Some(1.0));
-            FromJob::Progress {
-                done,
-                rate,
-                total: None,
-                step_seconds: None,
-                sync_seconds: None,
-                batch: None,
-                accumulation: None,
-                noise_scale: None,
-                loss: None,
-                epoch: None,
-            }
-        };
-        let progress = matches!(message, FromJob::Progress { .. });
-        let sample = Sample {
-            done: progress.then_some(Work(done)),
-            rate: progress.then_some(Rate(1.0)),
-            ..Sample::default()
-        };
-        Report::Said { job, attempt, sample, message }
+            progress(done, None)
+        }
     }
 }

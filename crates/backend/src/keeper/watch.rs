@@ -6,10 +6,8 @@ use crate::attempt_dir::{self, BatchOrder, Order, Told};
 use crate::{Exit, StopOrder, processes};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use std::fs::OpenOptions;
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::unistd::Pid;
 use std::str::FromStr;
 use std::sync::PoisonError;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender};
@@ -38,6 +36,8 @@ struct Stopping {
     deadline: Instant,
     asked: bool,
     saved: bool,
+    /// Whether it said that it saved after it was asked to, and not before.
+    acknowledged: bool,
 }
 
 struct Watch {
@@ -45,7 +45,10 @@ struct Watch {
     gang: Gang,
     left: usize,
     ranks: Vec<Option<Status>>,
-    first_failure: Option<Status>,
+    /// The first rank that did not exit with 0.
+    first_failure: Option<(usize, Status)>,
+    /// Ranks that were over when the request to stop came; nothing before it.
+    over_before: Option<Vec<bool>>,
     stopping: Option<Stopping>,
     orders: (Option<StopOrder>, Option<BatchOrder>),
     gone: bool,
@@ -80,6 +83,7 @@ pub fn run(mut post: Post) -> Exit {
         post,
         gang,
         first_failure: None,
+        over_before: None,
         stopping: None,
         orders: (None, None),
         gone: false,
@@ -186,9 +190,18 @@ impl Watch {
         if status == Status::Code(0) {
             return;
         }
-        self.first_failure.get_or_insert(status);
+        self.first_failure.get_or_insert((rank, status));
         let grace = Duration::from_secs_f64(self.grace(self.post.order.checkpoint.grace_seconds));
         let is_saved = status == Status::Code(self.post.order.checkpoint.exit_code);
+        if is_saved {
+            // It speaks for the checkpoint; the other ranks keep their time all the same.
+            self.told.note_saved(None);
+            self.keep_told();
+            let in_answer = self.over_before.as_ref().is_some_and(|over| !over[rank]);
+            if let Some(stopping) = self.stopping.as_mut().filter(|_| in_answer) {
+                stopping.acknowledged = true;
+            }
+        }
         if self.left > 0 && self.stopping.is_none() {
             self.note(&format!("rank {rank} ended with {}; the others are stopped", say(status)));
             let grace = if is_saved { grace } else { grace.min(AFTER_FAILURE_MAX) };
@@ -198,28 +211,31 @@ impl Watch {
 
     fn listen(&mut self, message: FromJob) {
         let now = Instant::now();
+        self.told.note(&message);
         match &message {
-            FromJob::Progress { done, .. } => {
+            FromJob::Progress { .. } => {
                 self.first_progress.get_or_insert(now);
-                self.told.done = done.or(self.told.done);
                 // The newest is enough; it is passed on in its time.
                 self.progress.0 = Some(message);
                 return;
             }
-            FromJob::Saved { done, .. } => {
-                self.told.saved = Some(*done);
+            FromJob::Saved { .. } => {
                 if let Some(stopping) = &mut self.stopping {
                     stopping.acknowledge(now);
                 }
             }
-            FromJob::Restored { seconds, .. } => self.told.restore_seconds = *seconds,
-            FromJob::Finished => self.told.finished = true,
+            FromJob::Restored { .. } | FromJob::Finished => {}
         }
-        let _ = attempt_dir::write_whole(&self.post.dir.file("told.json"), &self.told);
+        self.keep_told();
         if let Some(progress) = self.progress.0.take() {
             self.post.poke(Some(progress));
         }
         self.post.poke(Some(message));
+    }
+
+    /// What must not be lost with the keeper.
+    fn keep_told(&self) {
+        let _ = attempt_dir::write_whole(&self.post.dir.file("told.json"), &self.told);
     }
 
     fn pass_on_progress(&mut self) {
@@ -268,6 +284,11 @@ impl Watch {
     fn begin_stop(&mut self, grace: Duration, asked: bool) {
         let now = Instant::now();
         let deadline = now + grace;
+        if asked && self.over_before.is_none() {
+            let ranks = self.gang.pids.iter().zip(&self.ranks);
+            self.over_before =
+                Some(ranks.map(|(pid, status)| status.is_some() || has_exited(*pid)).collect());
+        }
         if let Some(stopping) = &mut self.stopping {
             stopping.deadline = stopping.deadline.min(deadline);
             if asked && !stopping.asked {
@@ -275,9 +296,14 @@ impl Watch {
             }
             return;
         }
-        // A file from before the request acknowledges nothing.
+        // A file from before the request tells of a checkpoint and acknowledges nothing.
+        if let Some(work) = self.post.dir.saved_by_file() {
+            self.told.note_saved(work);
+            self.keep_told();
+        }
         let _ = std::fs::remove_file(self.post.dir.ack_file());
-        self.stopping = Some(Stopping { since: now, deadline, asked, saved: false });
+        let (saved, acknowledged) = (false, false);
+        self.stopping = Some(Stopping { since: now, deadline, asked, saved, acknowledged });
         if grace.is_zero() {
             return;
         }
@@ -295,11 +321,12 @@ impl Watch {
     /// Kills when it is time to.
     fn press_on(&mut self) {
         let now = Instant::now();
-        if let Some(saved) = self.acknowledged_by_file() {
-            self.told.saved = saved.or(self.told.saved);
-            if let Some(stopping) = &mut self.stopping {
-                stopping.acknowledge(now);
-            }
+        if let Some(stopping) = self.stopping.as_mut().filter(|stopping| !stopping.saved)
+            && let Some(work) = self.post.dir.saved_by_file()
+        {
+            stopping.acknowledge(now);
+            self.told.note_saved(work);
+            self.keep_told();
         }
         if let Some(stopping) = &self.stopping
             && now >= stopping.deadline
@@ -322,16 +349,12 @@ impl Watch {
         }
     }
 
-    /// Whether the file that says "saved" is there, and the work it names. The job owns its directory: a link is not
-    /// followed, and what is no file does not count.
-    fn acknowledged_by_file(&self) -> Option<Option<f64>> {
-        self.stopping.as_ref().filter(|stopping| !stopping.saved)?;
-        let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.post.dir.ack_file());
-        let file = file.ok().filter(|file| file.metadata().is_ok_and(|data| data.is_file()))?;
-        let mut text = String::new();
-        let _ = file.take(64).read_to_string(&mut text);
-        Some(f64::from_str(text.trim()).ok().filter(|work| work.is_finite() && *work >= 0.0))
+    /// Whether the request to stop came before the end: before the first rank failed, or before the last one left.
+    fn was_asked(&self) -> bool {
+        self.over_before.as_ref().is_some_and(|over| match self.first_failure {
+            Some((rank, _)) => !over[rank],
+            None => !over.iter().all(|over| *over),
+        })
     }
 
     fn note(&self, text: &str) {
@@ -347,6 +370,9 @@ impl Watch {
         while let Ok(event) = self.post.events.recv_timeout(Duration::from_millis(5)) {
             self.hear(event);
         }
+        if let Some(work) = self.post.dir.saved_by_file().filter(|_| self.stopping.is_none()) {
+            self.told.note_saved(work);
+        }
         if let Some(progress) = self.progress.0.take() {
             self.post.poke(Some(progress));
         }
@@ -357,34 +383,37 @@ impl Watch {
             out_of_memory = cgroup.ran_out_of_memory();
             cgroup.remove();
         }
-        let first = self.first_failure.unwrap_or(Status::Code(0));
-        let asked = self.stopping.as_ref().filter(|stopping| stopping.asked);
+        let first = self.first_failure.map_or(Status::Code(0), |(_, status)| status);
+        let asked = self.stopping.as_ref().filter(|_| self.was_asked());
         Exit {
             code: if let Status::Code(code) = first { Some(code) } else { None },
             signal: if let Status::Signal(signal) = first { Some(signal) } else { None },
             asked_to_stop: asked.is_some(),
+            acknowledged: Some(asked.is_some_and(|stopping| stopping.acknowledged)),
             killed: self.killed_late && asked.is_some(),
-            finished: self.told.finished,
-            saved: self.told.saved,
-            done: self.told.done,
             start_seconds: self.first_progress.map(|at| (at - self.started).as_secs_f64()),
             save_seconds: asked.map(|stopping| (ended - stopping.since).as_secs_f64()),
-            restore_seconds: self.told.restore_seconds,
             ran_seconds: (ended - self.post.began).as_secs_f64(),
-            launch_error: None,
-            lost: false,
             out_of_memory,
+            ..self.told.exit()
         }
     }
 }
 
 impl Stopping {
     fn acknowledge(&mut self, now: Instant) {
+        self.acknowledged |= self.asked;
         if !self.saved {
             self.saved = true;
             self.deadline = self.deadline.min(now + AFTER_SAVED);
         }
     }
+}
+
+/// Whether a rank is over, also where its end was not heard of yet.
+fn has_exited(pid: i32) -> bool {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
+    !matches!(waitid(Id::Pid(Pid::from_raw(pid)), flags), Ok(WaitStatus::StillAlive))
 }
 
 fn say(status: Status) -> String {

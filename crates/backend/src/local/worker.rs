@@ -405,17 +405,17 @@ pub fn reclaim(dir: &AttemptDir, _lock: &File) -> Standing {
     let refused = std::fs::read_to_string(dir.file("keeper.log")).unwrap_or_default();
     let refused = Some(refused.trim().to_owned())
         .filter(|text| !text.is_empty() && !dir.file("keeper.json").exists());
+    let mut told: Told =
+        attempt_dir::read(&dir.file("told.json")).ok().flatten().unwrap_or_default();
+    if let Some(work) = dir.saved_by_file() {
+        told.note_saved(work);
+    }
     crate::keeper::give_back(dir);
-    let told: Told = attempt_dir::read(&dir.file("told.json")).ok().flatten().unwrap_or_default();
     let exit = Exit {
         lost: refused.is_none(),
         launch_error: refused,
-        saved: told.saved,
-        done: told.done,
-        finished: told.finished,
-        restore_seconds: told.restore_seconds,
         asked_to_stop: matches!(dir.stop_order(), Ok(Some(_))),
-        ..Exit::default()
+        ..told.exit()
     };
     match attempt_dir::write_durably(&dir.file("exit.json"), &exit) {
         Ok(()) => Standing::Over(Box::new(exit)),

@@ -118,3 +118,68 @@ fn a_request_that_comes_before_the_start_is_not_lost() {
     let exit = yard.until_ended();
     assert!(exit.asked_to_stop, "{exit:?}");
 }
+
+/// A job that speaks `words` at once and `answer` when it is asked to stop, and then exits with 0.
+fn speaks(words: &str, answer: &str) -> String {
+    let text = r#"exec python3 -u - <<'END'
+import os, signal, socket, time
+s = socket.socket(socket.AF_UNIX); s.connect(os.environ["TRAINYARD_SOCKET"])
+def say(line):
+    if line: s.sendall(line.encode() + b"\n")
+def stop(*_):
+    say('ANSWER')
+    os._exit(0)
+signal.signal(signal.SIGTERM, stop)
+say('WORDS')
+time.sleep(0.2)
+print("ready")
+while True: time.sleep(0.02)
+END"#;
+    text.replace("WORDS", words).replace("ANSWER", answer)
+}
+
+#[test]
+fn a_save_told_before_the_request_acknowledges_nothing_and_one_after_it_does() {
+    if !python_is_here() {
+        return;
+    }
+    let mut yard = Yard::new("order");
+    let (periodic, nothing) = (r#"{"type":"saved","done":5}"#, "");
+    let zero = r#"{"type":"saved","done":0}"#;
+    for (job, words, answer, acknowledged, saved) in [
+        (1, periodic, nothing, false, Some(5.0)),
+        (2, nothing, zero, true, Some(0.0)),
+        (3, periodic, zero, true, Some(0.0)),
+        (4, nothing, nothing, false, None),
+    ] {
+        yard.launch(script(job, &speaks(words, answer)));
+        yard.until_log(job, "ready");
+        yard.stop(job, LONG);
+        let exit = yard.until_ended();
+        assert_eq!((exit.code, exit.asked_to_stop), (Some(0), true), "{job}: {exit:?}");
+        assert_eq!(exit.acknowledged, Some(acknowledged), "{job}: {exit:?}");
+        assert_eq!((exit.saved, exit.checkpoint), (saved, saved.is_some()), "{job}: {exit:?}");
+    }
+}
+
+#[test]
+fn what_a_job_said_of_its_end_comes_with_it() {
+    if !python_is_here() {
+        return;
+    }
+    let mut yard = Yard::new("words");
+    let all = r#"{"type":"progress","done":9,"total":9}"#;
+    yard.launch(script(1, &speaks(all, r#"{"type":"finished"}"#)));
+    yard.until_log(1, "ready");
+    yard.stop(1, LONG);
+    let exit = yard.until_ended();
+    assert_eq!((exit.done, exit.total, exit.finished), (Some(9.0), Some(9.0), true), "{exit:?}");
+}
+
+#[test]
+fn a_checkpoint_told_by_file_without_a_request_is_known_at_the_end() {
+    let mut yard = Yard::new("unasked");
+    let exit = yard.run(script(1, "echo 12 > $TRAINYARD_ACK_FILE; exit 1"));
+    assert_eq!((exit.code, exit.saved, exit.checkpoint), (Some(1), Some(12.0), true), "{exit:?}");
+    assert_eq!((exit.asked_to_stop, exit.acknowledged), (false, Some(false)), "{exit:?}");
+}

@@ -1,6 +1,6 @@
 //! What must hold after a run: what clients were told, what jobs wrote, and what the daemon shows, side by side.
 
-use crate::load::Told;
+use crate::load::{Promise, Told};
 use crate::yard::Yard;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +9,16 @@ use std::fs;
 /// A launch of a job.
 pub type Launch = (u64, u64);
 
+/// What was promised, by job.
+type Promises = BTreeMap<u64, Promise>;
+
 /// A line of the ledger.
 struct Entry {
     launch: Launch,
     what: String,
     gpus: Vec<u64>,
+    /// It was told of a checkpoint to resume from.
+    restores: bool,
 }
 
 /// What a run came to.
@@ -25,6 +30,10 @@ pub struct Findings {
     pub cancelled: usize,
     pub failed_as_told: usize,
     pub survivors: usize,
+    /// Attempts that were told of a checkpoint.
+    pub restored: usize,
+    /// Attempts that exited with 0 when they were asked to stop, and said no more.
+    pub bowed: usize,
 }
 
 /// Launches that have started and not ended by their own word.
@@ -46,15 +55,21 @@ pub fn audit(yard: &Yard, told: &Told, outlived: &BTreeSet<Launch>) -> Findings 
     let rows = all_jobs(yard);
     let events = Events::of(yard);
     let mut findings = Findings { jobs: rows.len(), ..Findings::default() };
-    ends_as_promised(told, &rows, &mut findings);
     for job in rows.keys() {
         assert_eq!(events.ended.get(job), Some(&1), "job {job} ends exactly once");
     }
     let entries = ledger(yard);
-    let ends = starts_once_and_shares_no_gpu(&entries, &events, &mut findings);
-    exit_codes_are_found(yard, told, &rows, &ends);
+    let promises = told.promises.lock().expect("no client panics").clone();
+    let ends = starts_once_and_shares_no_gpu(&entries, &events, &promises, &mut findings);
+    ends_as_promised(&promises, &rows, &ends, &mut findings);
+    nothing_follows_its_own_end(&entries, &ends, &promises);
+    what_was_saved_is_handed_on(&entries, &promises, &mut findings);
+    exit_codes_are_found(yard, &promises, &rows, &ends);
+    let again = entries.iter().filter(|entry| entry.what == "again");
+    let again: BTreeSet<Launch> = again.map(|entry| entry.launch).collect();
     for launch in outlived {
-        let alone = ends.contains(launch) || events.stopping.contains(launch);
+        let by_itself = ends.contains(launch) || again.contains(launch);
+        let alone = by_itself || events.stopping.contains(launch);
         assert!(
             alone,
             "{launch:?} ran when the daemon was killed and neither ended nor was stopped"
@@ -65,8 +80,12 @@ pub fn audit(yard: &Yard, told: &Told, outlived: &BTreeSet<Launch>) -> Findings 
 }
 
 /// Every acknowledged job is there, nothing else is, and each ended as it had to.
-fn ends_as_promised(told: &Told, rows: &BTreeMap<u64, Value>, findings: &mut Findings) {
-    let promises = told.promises.lock().expect("no client panics");
+fn ends_as_promised(
+    promises: &Promises,
+    rows: &BTreeMap<u64, Value>,
+    ends: &BTreeSet<Launch>,
+    findings: &mut Findings,
+) {
     let (known, there): (BTreeSet<_>, BTreeSet<_>) =
         (promises.keys().collect(), rows.keys().collect());
     assert_eq!(known, there, "acknowledged jobs and those of the daemon");
@@ -75,6 +94,8 @@ fn ends_as_promised(told: &Told, rows: &BTreeMap<u64, Value>, findings: &mut Fin
         let by_itself = if promise.code == 0 { "finished" } else { "failed" };
         let right = match standing {
             "cancelled" => promise.may_be_cancelled,
+            // A job may come to its own good end after its cancel is acknowledged and before it hears of it.
+            "finished" if promise.cancelled => ends.iter().any(|(ended, _)| ended == job),
             other => !promise.cancelled && other == by_itself,
         };
         assert!(right, "job {job} is {standing}: {promise:?} {}", rows[job]);
@@ -87,6 +108,7 @@ fn ends_as_promised(told: &Told, rows: &BTreeMap<u64, Value>, findings: &mut Fin
 fn starts_once_and_shares_no_gpu(
     entries: &[Entry],
     events: &Events,
+    promises: &Promises,
     findings: &mut Findings,
 ) -> BTreeSet<Launch> {
     let (mut started, mut ended) = (BTreeSet::new(), BTreeSet::new());
@@ -98,15 +120,20 @@ fn starts_once_and_shares_no_gpu(
                 assert!(started.insert(launch), "{launch:?} started twice");
                 assert!(events.launched.contains(&launch), "{launch:?} was never ordered");
                 for &gpu in &entry.gpus {
-                    let other = users.insert(gpu, launch);
+                    // Of those who go without a word it is known that they were asked to.
+                    let other = users.insert(gpu, launch).filter(|other| {
+                        !(promises[&other.0].kind.is_silent() && events.stopping.contains(other))
+                    });
                     assert_eq!(other, None, "GPU {gpu} is used by another when {launch:?} starts");
                 }
             }
             what => {
                 users.retain(|_, user| *user != launch);
-                if what == "end" {
+                if what == "end" || what == "bow" {
                     assert!(ended.insert(launch), "{launch:?} ended twice");
-                } else {
+                }
+                findings.bowed += usize::from(what == "bow");
+                if what != "end" && what != "again" {
                     findings.stopped += 1;
                     assert!(events.stopping.contains(&launch), "nobody asked {launch:?} to stop");
                 }
@@ -114,7 +141,7 @@ fn starts_once_and_shares_no_gpu(
         }
     }
     findings.attempts = started.len();
-    // An attempt may reach its end while it is asked to stop; then another one follows. Else the end is the end.
+    // One that fails while it is asked to stop is started again.
     let mut last: BTreeMap<u64, u64> = BTreeMap::new();
     for &(job, attempt) in &ended {
         if let Some(before) = last.insert(job, attempt) {
@@ -124,14 +151,44 @@ fn starts_once_and_shares_no_gpu(
     ended
 }
 
+/// A job that exited with 0 and said no more is over: no attempt of it ever starts again.
+fn nothing_follows_its_own_end(entries: &[Entry], ends: &BTreeSet<Launch>, promises: &Promises) {
+    for entry in entries.iter().filter(|entry| entry.what == "start") {
+        let (job, attempt) = entry.launch;
+        let before = ends.range((job, 0)..(job, attempt)).next();
+        assert!(
+            before.is_none() || promises[&job].code != 0,
+            "{:?} runs after the job's own end, {before:?}: {:?}",
+            entry.launch,
+            promises[&job]
+        );
+    }
+}
+
+/// Whoever saved is told so in every attempt that follows, and nobody else is.
+fn what_was_saved_is_handed_on(entries: &[Entry], promises: &Promises, findings: &mut Findings) {
+    let mut saved: BTreeSet<u64> = BTreeSet::new();
+    for entry in entries {
+        let job = entry.launch.0;
+        match entry.what.as_str() {
+            "start" => {
+                let kind = promises[&job].kind;
+                assert_eq!(entry.restores, saved.contains(&job), "{:?}, {kind:?}", entry.launch);
+                findings.restored += usize::from(entry.restores);
+            }
+            "stop" | "again" => drop(saved.insert(job)),
+            _ => {}
+        }
+    }
+}
+
 /// A job that ended by itself shows the exit code it had, also when nobody looked at that moment.
 fn exit_codes_are_found(
     yard: &Yard,
-    told: &Told,
+    promises: &Promises,
     rows: &BTreeMap<u64, Value>,
     ends: &BTreeSet<Launch>,
 ) {
-    let promises = told.promises.lock().expect("no client panics");
     for (job, row) in rows {
         if !["finished", "failed"].contains(&row["standing"].as_str().unwrap_or_default()) {
             continue;
@@ -210,6 +267,7 @@ fn ledger(yard: &Yard) -> Vec<Entry> {
             launch: (number(words[0]), number(words[1])),
             what: words[2].to_owned(),
             gpus: words[3].split(',').map(number).collect(),
+            restores: words.get(4) == Some(&"restores"),
         }
     };
     whole.lines().map(entry).collect()

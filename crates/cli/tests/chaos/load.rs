@@ -14,21 +14,100 @@ const OPEN_MAX: u64 = 24;
 
 /// A job writes when it starts, stops because it was asked to, and ends; all appends are one line each.
 ///
-/// The trap stands before the first line, so an attempt that was asked to stop never starts in silence.
+/// The trap stands before the first line, so an attempt that was asked to stop never starts in silence. Once its end is
+/// told nothing comes between it and the exit.
 const SCRIPT: &str = r#"
-tell() { echo "$TRAINYARD_JOB_ID $TRAINYARD_ATTEMPT $1 $SLURM_JOB_GPUS" >> ledger; }
-trap 'tell stop; exit 85' TERM
+restores=${TRAINYARD_RESTORE_FROM:+restores}
+tell() { echo "$TRAINYARD_JOB_ID $TRAINYARD_ATTEMPT $1 $SLURM_JOB_GPUS $restores" >> ledger; }
+case $3 in
+    saves) trap 'tell stop; exit 85' TERM ;;
+    acknowledges) trap 'tell stop; : > "$TRAINYARD_ACK_FILE"; exit 0' TERM ;;
+    bows) trap 'tell bow; exit 0' TERM ;;
+    quits) trap 'tell quit; exit 1' TERM ;;
+    deaf) trap '' TERM ;;
+    forks) trap 'tell stop; exit 85' TERM; (setsid sleep 60 &) ;;
+esac
 tell start
+if [ "$3" = again ] && [ -z "$restores" ]; then
+    sleep 1.2 & wait $!
+    trap '' TERM
+    tell again
+    exit 85
+fi
 sleep "$1" & wait $!
+trap '' TERM
 tell end
 exit "$2"
 "#;
+
+/// How jobs behave, each as often as it is named.
+const KINDS: [Kind; 16] = [
+    Kind::Saves,
+    Kind::Saves,
+    Kind::Saves,
+    Kind::Saves,
+    Kind::Acknowledges,
+    Kind::Acknowledges,
+    Kind::Plain,
+    Kind::Plain,
+    Kind::Plain,
+    Kind::Bows,
+    Kind::Bows,
+    Kind::Quits,
+    Kind::Deaf,
+    Kind::Deaf,
+    Kind::Forks,
+    Kind::Again,
+];
+
+/// How a job behaves when it is asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It saves and exits with 85.
+    Saves,
+    /// It saves, says so by the file, and exits with 0.
+    Acknowledges,
+    /// It knows nothing of any contract: the signal ends it.
+    Plain,
+    /// It knows nothing of any contract and exits with 0.
+    Bows,
+    /// It knows nothing of any contract and exits with 1.
+    Quits,
+    /// It does not hear.
+    Deaf,
+    /// It saves, and leaves a process of another session behind, always.
+    Forks,
+    /// The signal ends it; in its first attempt it saves unasked and wants to be started again.
+    Again,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Saves => "saves",
+            Kind::Acknowledges => "acknowledges",
+            Kind::Plain => "plain",
+            Kind::Bows => "bows",
+            Kind::Quits => "quits",
+            Kind::Deaf => "deaf",
+            Kind::Forks => "forks",
+            Kind::Again => "again",
+        }
+    }
+
+    /// Whether it may go without a word.
+    pub fn is_silent(self) -> bool {
+        matches!(self, Kind::Plain | Kind::Deaf | Kind::Again)
+    }
+}
 
 /// What was promised about a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// The exit code it was given.
     pub code: i64,
+    /// How it behaves.
+    pub kind: Kind,
     /// A cancellation was acknowledged.
     pub cancelled: bool,
     /// A cancellation came too late or without an answer at first.
@@ -127,11 +206,15 @@ impl Client {
     }
 
     fn submit(&mut self, count: u64) -> Vec<u64> {
-        let mut codes = Vec::new();
+        let mut given = Vec::new();
         let jobs: Vec<Value> = (0..count)
             .map(|_| {
+                let kind = KINDS[self.dice.below(16) as usize];
                 let code = [0, 0, 0, 3][self.dice.below(4) as usize];
-                codes.push(code);
+                // Whoever bows out exits with 0, however it was meant to end.
+                let code = if kind == Kind::Bows { 0 } else { code };
+                given.push((code, kind));
+                let grace = if kind == Kind::Deaf { 0.3 } else { 30.0 };
                 // A few are long enough to be stopped for younger ones, and to outlive several daemons.
                 let long = self.dice.below(8) == 0;
                 let millis = self.dice.below(150) + if long { 1500 } else { 0 };
@@ -139,8 +222,10 @@ impl Client {
                 let seconds = (millis + 1) as f64 / 1e3;
                 json!({
                     "name": "chaos", "cwd": self.folder, "retries": 0, "gpus": gpus,
-                    "expected_seconds": seconds,
-                    "argv": ["sh", "-c", SCRIPT, "job", seconds.to_string(), code.to_string()],
+                    "expected_seconds": seconds, "checkpoint": { "grace_seconds": grace },
+                    "argv": [
+                        "sh", "-c", SCRIPT, "job", seconds.to_string(), code.to_string(), kind.name(),
+                    ],
                 })
             })
             .collect();
@@ -148,12 +233,12 @@ impl Client {
         let key = format!("client-{}-{}", self.number, self.requests);
         let body = json!({ "jobs": jobs, "key": key });
         let ids = self.submitted(&body);
-        if ids.len() != codes.len() {
-            self.fault(format!("{key}: {} jobs became {ids:?}", codes.len()));
+        if ids.len() != given.len() {
+            self.fault(format!("{key}: {} jobs became {ids:?}", given.len()));
         }
         let mut promises = self.told.promises.lock().expect("no client panics");
-        for (&job, code) in ids.iter().zip(codes) {
-            let promise = Promise { code, cancelled: false, may_be_cancelled: false };
+        for (&job, (code, kind)) in ids.iter().zip(given) {
+            let promise = Promise { code, kind, cancelled: false, may_be_cancelled: false };
             if promises.insert(job, promise).is_some() {
                 self.fault(format!("{key}: job {job} was given out before"));
             }

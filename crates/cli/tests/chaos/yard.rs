@@ -15,6 +15,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// A daemon that can be killed and started again; its folder stays.
 pub struct Yard {
     pub folder: PathBuf,
+    /// The policy of the next start, where it is not the one of the last.
+    pub policy: Option<&'static str>,
     arguments: Vec<String>,
     process: Option<Child>,
 }
@@ -26,7 +28,7 @@ impl Yard {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("s")).expect("a folder");
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        Yard { folder, arguments, process: None }
+        Yard { folder, policy: None, arguments, process: None }
     }
 
     /// Starts the daemon and does not wait for it.
@@ -35,6 +37,7 @@ impl Yard {
         let log = OpenOptions::new().create(true).append(true).open(self.folder.join("serve.log"));
         let log = log.expect("a log");
         command.args(["serve", "--state", "s", "--listen", "unix:api.sock"]).args(&self.arguments);
+        command.args(self.policy.iter().flat_map(|policy| ["--policy", policy]));
         command.current_dir(&self.folder).stdin(Stdio::null());
         command.stdout(log.try_clone().expect("a log")).stderr(log);
         for name in ["STATE", "SERVER", "TOKEN", "TOKEN_FILE", "CA"] {

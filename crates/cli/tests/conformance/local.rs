@@ -83,6 +83,10 @@ impl Arm for LocalArm {
         self.evidence.is_ready(id)
     }
 
+    fn has_left(&self, id: (JobId, Attempt)) -> bool {
+        self.evidence.has_left(id)
+    }
+
     fn open_gate(&mut self, job: JobId) {
         self.evidence.open_gate(job);
     }

@@ -89,6 +89,7 @@ impl Core {
             gpus: devices.iter().map(|(index, _)| *index).collect(),
             devices: devices.into_iter().map(|(_, name)| name).collect(),
             resumes_from: record.saved,
+            has_checkpoint: record.has_checkpoint,
             batch: allocation.knobs.batch.or(stated),
             time_limit_seconds: self.time_left(record),
             limits: self.limits(&announced, gpus),

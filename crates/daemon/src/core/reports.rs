@@ -1,16 +1,12 @@
 //! What comes back from the backend.
 
+use super::ending::{self, Ending, Terms};
 use super::{Core, Order};
 use crate::record::Unit;
 use serde_json::json;
-use std::sync::Arc;
 use trainyard_api::wire::FromJob;
 use trainyard_backend::{Exit, Report};
-use trainyard_types::{Attempt, Cause, Event, JobId, Phase, Rate, Sample, Span, Work};
-
-/// An attempt that says "saved, start me again" without being asked, sooner than this, counts as failed: it would
-/// start for ever.
-const SHORTEST_TURN_SECONDS: f64 = 1.0;
+use trainyard_types::{Attempt, Event, JobId, Phase, Rate, Sample, Span, Work};
 
 impl Core {
     pub(super) fn report(&mut self, report: Report) {
@@ -68,7 +64,9 @@ impl Core {
                 sample.total = record.total.map(Work);
                 record.report = serde_json::to_value(message).ok();
             }
-            FromJob::Saved { done, .. } => record.saved = *done,
+            FromJob::Saved { done, .. } => {
+                (record.saved, record.has_checkpoint) = (*done, true);
+            }
             FromJob::Restored { seconds, .. } => {
                 record.measured.restore = seconds.or(record.measured.restore);
             }
@@ -92,8 +90,7 @@ impl Core {
             return;
         }
         self.learn_costs(job, attempt, &exit);
-        let asked = self.phase(job) == Some(Phase::Saving);
-        let (event, outcome) = self.judge_exit(job, attempt, &exit, asked);
+        let (event, outcome) = self.judge_exit(job, attempt, &exit);
         let held = self.engine.state().live(job).and_then(|live| live.state.held.clone());
         let wall = self.wall;
         if let Some(record) = self.record_mut(job) {
@@ -121,48 +118,43 @@ impl Core {
         self.turn.orders.push(Order::Forget(job, attempt));
     }
 
-    /// What an end means, and the sentence for it.
-    fn judge_exit(
-        &mut self,
-        job: JobId,
-        attempt: Attempt,
-        exit: &Exit,
-        asked: bool,
-    ) -> (Event, String) {
-        let Some(record) = self.records.get(&job).map(Arc::clone) else {
+    /// What an end means, and the sentence for it. What it tells of a checkpoint stays with the job.
+    fn judge_exit(&mut self, job: JobId, attempt: Attempt, exit: &Exit) -> (Event, String) {
+        let for_good = self.engine.kept(job).is_some_and(|kept| kept.ending.is_some());
+        let Some(record) = self.record_mut(job) else {
             return (Event::Finished { job, attempt }, String::new());
         };
-        let saved = exit.saved.unwrap_or(record.saved);
-        if let Some(record) = self.record_mut(job) {
-            record.saved = saved;
+        let terms = Terms { saved_code: record.submission.exit_code, for_good };
+        record.saved = exit.saved.unwrap_or(record.saved);
+        record.has_checkpoint |= exit.has_checkpoint(terms.saved_code);
+        let (unit, total) = (record.submission.unit, record.total);
+        let scale = scale(unit, total, record.submission.expected_seconds);
+        let done = Work(record.saved * scale.unwrap_or(1.0));
+        match ending::judge(exit, &terms) {
+            Ending::Finished if exit.code == Some(0) => {
+                (Event::Finished { job, attempt }, "finished".to_owned())
+            }
+            Ending::Finished => {
+                let sentence = format!("finished, then {}", how(exit));
+                (Event::Finished { job, attempt }, sentence)
+            }
+            Ending::Stopped { saved } => {
+                // Who saved and did not tell how much is believed to have saved what it had done.
+                let told = exit.saved.is_some() || !saved;
+                let progress = self.engine.state().live(job).map(|live| live.state.progress.done);
+                let done = progress.filter(|_| !told).unwrap_or(done);
+                let stopped = if exit.killed { "" } else { "stopped, " };
+                (Event::Stopped { job, attempt, done }, format!("{stopped}{}", how(exit)))
+            }
+            Ending::Failed(cause) => {
+                let sentence = match (&exit.launch_error, exit.lost) {
+                    (Some(error), _) => format!("could not be started: {error}"),
+                    (None, true) => "lost: nothing is left of it".to_owned(),
+                    (None, false) => format!("failed, {}", how(exit)),
+                };
+                (Event::Failed { job, attempt, cause, done }, sentence)
+            }
         }
-        let unit = record.submission.unit;
-        let expected = record.submission.expected_seconds;
-        let scale = scale(unit, record.total, expected);
-        let done = Work(saved * scale.unwrap_or(1.0));
-        let progress = self.engine.state().live(job).map(|live| live.state.progress.done);
-        let failed = |cause| Event::Failed { job, attempt, cause, done };
-        let again = record.submission.exit_code;
-        if let Some(error) = &exit.launch_error {
-            return (failed(Cause::Job), format!("could not be started: {error}"));
-        }
-        if exit.lost {
-            return (failed(Cause::Machine), "lost: nothing is left of it".to_owned());
-        }
-        // Only the backend knows whether the request to stop came before the end.
-        if exit.code == Some(0) && (exit.finished || !exit.asked_to_stop) {
-            return (Event::Finished { job, attempt }, "finished".to_owned());
-        }
-        let short = exit.ran_seconds < SHORTEST_TURN_SECONDS;
-        if asked || exit.asked_to_stop || (exit.code == Some(again) && !short) {
-            let gracefully = exit.code == Some(again) || exit.code == Some(0);
-            // Who exits well but told of no checkpoint is believed to have saved what it had done.
-            let told = exit.saved.is_some() || !gracefully;
-            let done = if told { done } else { progress.unwrap_or(done) };
-            let how = if exit.killed { "killed after its grace" } else { "stopped" };
-            return (Event::Stopped { job, attempt, done }, format!("{how}, {}", code_of(exit)));
-        }
-        (failed(Cause::Job), format!("failed, {}", code_of(exit)))
     }
 
     /// Measured times become what policies believe about jobs like this one.
@@ -224,11 +216,20 @@ fn in_unit(sample: Sample, unit: Unit, total: Option<f64>, expected: Option<f64>
     }
 }
 
-fn code_of(exit: &Exit) -> String {
+/// How its processes ended.
+fn how(exit: &Exit) -> String {
+    if exit.lost {
+        return "lost".to_owned();
+    }
+    let killed = if exit.killed { "killed after its grace, " } else { "" };
     let memory = if exit.out_of_memory { ", out of memory" } else { "" };
+    format!("{killed}{}{memory}", code_of(exit))
+}
+
+fn code_of(exit: &Exit) -> String {
     match (exit.code, exit.signal) {
-        (_, Some(signal)) => format!("signal {signal}{memory}"),
-        (Some(code), None) => format!("exit code {code}{memory}"),
-        (None, None) => format!("no exit code{memory}"),
+        (_, Some(signal)) => format!("signal {signal}"),
+        (Some(code), None) => format!("exit code {code}"),
+        (None, None) => "no exit code".to_owned(),
     }
 }

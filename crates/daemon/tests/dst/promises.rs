@@ -4,7 +4,7 @@ use crate::disk::Disk;
 use crate::world::{World, pipeline};
 use std::collections::BTreeMap;
 use trainyard_api::JobSpec;
-use trainyard_backend::LaunchOrder;
+use trainyard_backend::{Exit, LaunchOrder};
 use trainyard_daemon::core::{Ask, Core, Input, Order, beliefs};
 use trainyard_daemon::flight::{self, Line, Replayed};
 use trainyard_engine::{Kept, Thought};
@@ -36,9 +36,42 @@ pub fn may_launch(world: &World, order: &LaunchOrder) {
         let end = disk.end_of(*first);
         assert_eq!(end, Some("finished"), "{name} starts before job {first} has finished");
     }
+    follows_from_its_ends(world, order, own.submission.spec.retries.into());
     let held = own.course.kept.state.held.as_ref();
     let gpus = held.map_or(0, |held| held.placement.gpus());
     assert_eq!(gpus as usize, order.gpus.len(), "{name} gets other GPUs than are on disk");
+}
+
+/// What attempts before this one ended with allows it, and is handed on to it.
+fn follows_from_its_ends(world: &World, order: &LaunchOrder, retries: u32) {
+    let (job, attempt) = (order.job, order.attempt);
+    let name = format!("job {} attempt {}", job.0, attempt.0);
+    let before = world.machine.exits.range((job, Attempt(0))..(job, attempt));
+    let mut failures = 0;
+    for ((_, earlier), exit) in before {
+        assert!(!is_own_end(exit), "{name} runs after the job's own end, {earlier:?}: {exit:?}");
+        let saved = exit.has_checkpoint(order.checkpoint.exit_code);
+        assert!(order.restores() || !saved, "{name} does not restore what {earlier:?} saved");
+        assert!(
+            exit.saved.is_none() || order.resumes_from > 0.0 || exit.saved == Some(0.0),
+            "{name} is not told of the work that {earlier:?} saved: {exit:?}"
+        );
+        failures += u32::from(is_own_failure(exit));
+    }
+    assert!(failures <= retries, "{name} is tried again after {failures} failures of {retries}");
+}
+
+/// Whether a job came to its end: it said so, or exited well for another reason than a request that it answered.
+fn is_own_end(exit: &Exit) -> bool {
+    let complete = exit.done.zip(exit.total).is_some_and(|(done, total)| done >= total);
+    let answered = exit.asked_to_stop && exit.acknowledged == Some(true) && !complete;
+    exit.finished || exit.code == Some(0) && !answered
+}
+
+/// Whether a job failed, and nobody had asked it to stop.
+fn is_own_failure(exit: &Exit) -> bool {
+    let badly = exit.signal.is_some() || exit.code.is_some_and(|code| code != 0 && code != 85);
+    !exit.asked_to_stop && !exit.finished && (badly || exit.launch_error.is_some())
 }
 
 /// The end of an attempt is on disk before it is forgotten.
@@ -127,15 +160,20 @@ pub fn at_the_end(world: &World) {
     let open = disk.attempts.values().find(|row| row.ended.is_none());
     assert!(open.is_none(), "never closed: {open:?}");
     for ((job, attempt), exit) in &machine.exits {
-        if exit.code == Some(0) && !exit.asked_to_stop {
-            let end = disk.end_of(job.0);
-            assert_eq!(end, Some("finished"), "{job} exited well by itself as {attempt:?}");
+        let end = disk.end_of(job.0);
+        if exit.code == Some(0) && !exit.asked_to_stop || exit.finished {
+            assert_eq!(end, Some("finished"), "{job} ended well by itself as {attempt:?}");
+        } else if is_own_end(exit) {
+            // Whoever was asked to end for good did so, if it did not say more.
+            let for_good = ["cancelled", "time-limit", "pruned"];
+            let right = end.is_some_and(|end| end == "finished" || for_good.contains(&end));
+            assert!(right, "{job} exited well as {attempt:?} and is {end:?}");
         }
     }
     for (job, row) in &disk.jobs {
         let well =
             machine.exits.range((JobId(*job), Attempt(0))..=(JobId(*job), Attempt(u32::MAX)));
-        let well = well.filter(|(_, exit)| exit.code == Some(0)).count();
+        let well = well.filter(|(_, exit)| is_own_end(exit)).count();
         assert!(well > 0 || row.row.end.as_deref() != Some("finished"), "job {job} never finished");
     }
 }

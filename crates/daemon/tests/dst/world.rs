@@ -81,6 +81,12 @@ pub struct Seen {
     pub repeated_reports: u64,
     pub without_answer: u64,
     pub nonsense: u64,
+    /// Attempts that exited with 0 after a request and said nothing of a save.
+    pub bowed: u64,
+    /// Attempts that exited with 0 after a request and had said that they saved.
+    pub acknowledged: u64,
+    /// Attempts that were told of a checkpoint and not of the work in it.
+    pub restored_blindly: u64,
     /// Cases in which a policy went on exchanging jobs and another one was chosen.
     pub rescued: u64,
 }
@@ -111,7 +117,7 @@ impl Seen {
         assert!(cases < 100 || rarest > 0, "something never happens: {shown}");
     }
 
-    fn counts(&mut self) -> [&mut u64; 11] {
+    fn counts(&mut self) -> [&mut u64; 14] {
         [
             &mut self.turns,
             &mut self.crashes,
@@ -124,6 +130,9 @@ impl Seen {
             &mut self.repeated_reports,
             &mut self.without_answer,
             &mut self.nonsense,
+            &mut self.bowed,
+            &mut self.acknowledged,
+            &mut self.restored_blindly,
         ]
     }
 }
@@ -186,6 +195,12 @@ impl World {
         self.end_life();
         self.seen.jobs = self.disk.jobs.len() as u64;
         self.seen.attempts = self.machine.ran.len() as u64;
+        for exit in self.machine.exits.values() {
+            let well = u64::from(exit.code == Some(0) && exit.asked_to_stop && !exit.finished);
+            let acknowledged = u64::from(exit.acknowledged == Some(true));
+            self.seen.acknowledged += well * acknowledged;
+            self.seen.bowed += well * (1 - acknowledged);
+        }
     }
 
     pub fn options(&self) -> CoreOptions {
@@ -387,6 +402,8 @@ impl World {
         match order {
             Order::Launch(order) => {
                 promises::may_launch(self, &order);
+                let blindly = order.restores() && order.resumes_from == 0.0;
+                self.seen.restored_blindly += u64::from(blindly);
                 if !self.calm && self.dice.chance(50) {
                     self.machine.launch(self.now, LaunchOrder::clone(&order));
                 }

@@ -11,7 +11,11 @@
 #     taken/                 made by whoever runs the attempt, once
 #     started exit trouble   when it began, how it ended, why it could not begin
 #     alive                  touched every other second
-#     failed killed          the first rank that failed; whether some had to be killed
+#     failed killed          the first rank that failed, with its code and whether it was asked; whether some had to be
+#                            killed
+#     stopping asked         when ranks were asked to stop; how many bytes the job had said when the first of them was
+#     saved saved.before     the job's word that it saved, after the request and before it
+#     rank_saved             a rank exited with the code that means so
 #   JOB.ATTEMPT/logs/RANK/   the output of a rank
 set -u
 run=$1 job=$2
@@ -45,6 +49,7 @@ batch() {
     mkdir "$own/taken" 2>/dev/null || refuse "attempt $attempt of job $job ran already"
     began=$(now)
     if [ -e "$at/stop" ]; then
+        put "$own/failed" "null 143 yes"
         over 143
         return
     fi
@@ -177,16 +182,19 @@ spread() {
     code=$status
 }
 
-# Writes how it ended: the first rank that failed counts, and the others are stopped because of it.
+# Writes how it ended: the first rank that failed counts, and the others are stopped because of it. A request counts if
+# it reached that rank, or some rank where all exited with 0; `ours` says whether it was Trainyard's or Slurm's.
 over() {
-    code=$1 rank=null asked=false killed=false stopped=null
-    [ -r "$own/failed" ] && read -r rank code <"$own/failed"
-    [ -e "$at/stop" ] && asked=true
+    code=$1 rank=null asked=false ours=false killed=false stopped=null was_asked=no
+    [ -e "$own/asked" ] && was_asked=yes
+    [ -r "$own/failed" ] && read -r rank code was_asked <"$own/failed"
+    [ "$was_asked" = yes ] && asked=true
+    [ -e "$at/stop" ] && ours=true
     [ -e "$own/killed" ] && killed=true
     [ -r "$own/stopping" ] && read -r stopped <"$own/stopping"
     started=null
     [ -r "$own/started" ] && read -r started <"$own/started"
-    put "$own/exit" "{\"code\":$code,\"rank\":$rank,\"asked\":$asked,\"killed\":$killed,\"began\":$began,\
+    put "$own/exit" "{\"code\":$code,\"rank\":$rank,\"asked\":$asked,\"ours\":$ours,\"killed\":$killed,\"began\":$began,\
 \"started\":$started,\"stopped\":$stopped,\"ended\":$(now),\"slurm\":$SLURM_JOB_ID}"
     # Slurm shows what the job's user knows.
     exit "$code"
@@ -269,9 +277,11 @@ look() {
     [ "$grace" -gt 0 ] && ends=$((ends + 1))
     if [ -z "$sent" ]; then
         sent=yes deadline=$ends
+        # What was said before the request tells of a checkpoint and acknowledges nothing.
+        if (set -C && { wc -c <"$own/said.jsonl" || echo 0; } >"$own/asked") 2>/dev/null; then
+            [ -e "$own/saved" ] && mv -f "$own/saved" "$own/saved.before"
+        fi
         [ "$number" = 0 ] && put "$own/stopping" "$(now)"
-        # What was said before the request acknowledges nothing.
-        [ "$number" = 0 ] && rm -f "$own/saved"
         tick 0.2 &
         ticker=$!
         [ "$grace" -gt 0 ] && tell USR1
@@ -288,13 +298,14 @@ look() {
     fi
 }
 
-tell() { for pid in $supervisors; do kill -s "$1" "$pid" 2>/dev/null; done; }
+# Its variable is its own: whoever waits for one rank looks in between, and must not go on with another.
+tell() { for told in $supervisors; do kill -s "$1" "$told" 2>/dev/null; done; }
 
 # One rank: its environment, its output, its end.
 supervise() {
-    child= asked_early=
+    child= ty_asked=no
     trap 'pass_on' USR1
-    trap '[ -n "$child" ] && kill -s KILL -- "-$child" 2>/dev/null' USR2
+    trap '[ -n "$child" ] && ty_asked=yes && kill -s KILL -- "-$child" 2>/dev/null' USR2
     trap : TERM
     log=$at/logs/$1/00000000000000000000
     ty_rank=$1 ty_local_rank=$local_rank ty_world=$((ty_ranks * SLURM_JOB_NUM_NODES)) ty_node=$number
@@ -317,15 +328,16 @@ supervise() {
 }
 
 pass_on() {
-    [ -n "$child" ] && [ -z "$asked_early" ] || return 0
-    asked_early=yes
+    [ -n "$child" ] && [ "$ty_asked" = no ] || return 0
+    ty_asked=yes
     kill -s "$ty_signal" -- "-$child" 2>/dev/null
     # A job that was suspended cannot save.
     kill -s CONT -- "-$child" 2>/dev/null
 }
 
 fail() {
-    (set -C && echo "$ty_rank $1" >"$own/failed") 2>/dev/null
+    (set -C && echo "$ty_rank $1 $ty_asked" >"$own/failed") 2>/dev/null
+    [ "$1" = "${ty_exit_code:-85}" ] && : >"$own/rank_saved"
     kill -s USR1 "$self" 2>/dev/null
     exit "$1"
 }
@@ -333,7 +345,7 @@ fail() {
 if [ "${3:-}" = node ]; then
     attempt=$4 at=$run/$job.$4 own=$run/$job.$4/job
     . "$own/launch.sh"
-    enter || { : >"$own/failed"; exit 126; }
+    enter || { put "$own/failed" "null 126 no"; exit 126; }
     node "$5"
 else
     batch

@@ -496,7 +496,8 @@ impl Worker {
         match how {
             decide::End::Told => {
                 let exit = self.exit_by_files(key);
-                let asked_to_stop = exit.asked_to_stop || course.stop.is_some();
+                let asked_to_stop =
+                    exit.asked_to_stop || self.was_asked_by_slurm(&course, key, &exit);
                 self.over(key, Exit { asked_to_stop, ..exit });
             }
             decide::End::NeverRan => {
@@ -552,14 +553,29 @@ impl Worker {
         let folder = self.folder(key);
         let mut told = self.runs.get(&key.0).map(|run| run.ear.clone()).unwrap_or_default();
         told.listen(&folder);
-        let nothing = || Exit {
-            lost: true,
-            saved: folder.saved().or(told.told.saved),
-            done: told.told.done,
-            finished: told.told.finished,
-            ..Exit::default()
-        };
+        let nothing = || Exit { lost: true, ..folder::told_exit(&folder, &told.told) };
         folder::exit_of(&folder, &told.told).unwrap_or_else(nothing)
+    }
+
+    /// Whether Slurm itself asked an attempt to stop, for a job of others or because we made it. Its time limit counts
+    /// for those who saved alone, as below.
+    fn was_asked_by_slurm(&self, course: &Course, key: Key, exit: &Exit) -> bool {
+        let kill_at = self.runs.get(&key.0).and_then(|run| run.kill_at);
+        let overdue = kill_at.is_some_and(|at| Instant::now() >= at);
+        let asked = || self.folder(key).script_exit().is_some_and(|script| script.asked);
+        match self.state_of(key.0) {
+            "PREEMPTED" => true,
+            "TIMEOUT" | "DEADLINE" => exit.checkpoint,
+            _ => course.stop.is_some() && (overdue || asked()),
+        }
+    }
+
+    /// What Slurm says of a job that is over.
+    fn state_of(&self, job: JobId) -> &str {
+        match self.runs.get(&job).map(|run| &run.known) {
+            Some(Known::Dead(state)) => state,
+            _ => "",
+        }
     }
 
     /// How an attempt ended whose script could not say.
@@ -567,16 +583,13 @@ impl Worker {
         let told = self.exit_by_files(key);
         let run = self.runs.get(&key.0);
         let slurm = run.and_then(|run| run.slurm.as_deref());
-        let state = match run.map(|run| &run.known) {
-            Some(Known::Dead(state)) => state.as_str(),
-            _ => "",
-        };
+        let state = self.state_of(key.0);
         let asked = course.stop.is_some();
         let exit = Exit { lost: false, asked_to_stop: asked, ..told };
         let (code, signal) = slurm.and_then(|slurm| slurm.exit).unwrap_or((0, 0));
         match state {
             // Who saved goes on, as often as Slurm's limit ends it; who never saves would begin for ever.
-            "TIMEOUT" | "DEADLINE" if exit.saved.is_some() => Exit { asked_to_stop: true, ..exit },
+            "TIMEOUT" | "DEADLINE" if exit.checkpoint => Exit { asked_to_stop: true, ..exit },
             "TIMEOUT" | "DEADLINE" => Exit { signal: Some(15), ..exit },
             "PREEMPTED" => Exit { asked_to_stop: true, ..exit },
             "OUT_OF_MEMORY" => Exit { signal: Some(9), out_of_memory: true, ..exit },

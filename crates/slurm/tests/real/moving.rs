@@ -70,3 +70,30 @@ fn one_that_does_not_save_is_killed_after_its_grace_and_one_that_never_ran_is_le
     let exit = yard.until_ended((1, 1));
     assert_eq!((exit.signal, exit.asked_to_stop, exit.killed), (Some(9), true, true), "{exit:?}");
 }
+
+#[test]
+fn a_save_told_before_the_request_acknowledges_nothing_and_one_after_it_does() {
+    let Some(cluster) = Cluster::up("saves before and after a request") else { return };
+    let mut yard = Yard::new(&cluster);
+    let say = |done: u32| {
+        format!("echo '{{\"type\":\"saved\",\"done\":{done}}}' >>$TRAINYARD_REPORT_FILE")
+    };
+    let nothing = "true".to_owned();
+    for (job, before, after, acknowledged, saved) in [
+        (1, say(5), nothing.clone(), false, Some(5.0)),
+        (2, nothing.clone(), say(0), true, Some(0.0)),
+        (3, say(5), say(7), true, Some(7.0)),
+    ] {
+        let text = format!(
+            "{before}; stop() {{ {after}; exit 0; }}; trap stop TERM; echo ready; while :; do sleep 0.05; done"
+        );
+        let order = placed(&waiting(&yard, job, 1, &text), 1, &[("n4", 1)]);
+        yard.backend().launch(order);
+        yard.until_log((job, 1), "ready");
+        yard.stop(job, 1, 30.0);
+        let exit = yard.until_ended((job, 1));
+        assert_eq!((exit.code, exit.asked_to_stop), (Some(0), true), "{job}: {exit:?}");
+        assert_eq!(exit.acknowledged, Some(acknowledged), "{job}: {exit:?}");
+        assert_eq!((exit.saved, exit.checkpoint), (saved, true), "{job}: {exit:?}");
+    }
+}

@@ -30,6 +30,9 @@ pub trait Arm {
     /// Whether an attempt is where a request to stop meets it as its conduct says.
     fn is_ready(&self, id: (JobId, Attempt)) -> bool;
 
+    /// Whether an attempt has left its work behind, whatever its backend knows of that by now.
+    fn has_left(&self, id: (JobId, Attempt)) -> bool;
+
     /// Lets a job go on that waits.
     fn open_gate(&mut self, job: JobId);
 

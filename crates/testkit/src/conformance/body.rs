@@ -3,7 +3,7 @@
 use super::Conduct;
 use super::arm::Arm;
 use super::play::{Id, Play};
-use trainyard_backend::Found;
+use trainyard_backend::{Found, LaunchOrder};
 use trainyard_types::{Attempt, JobId};
 
 /// A grace that is never used up.
@@ -164,6 +164,83 @@ pub(super) fn an_acknowledgement_ends_the_grace_early(arm: &mut dyn Arm) {
         "{exit:?}"
     );
     assert!(exit.save_seconds.is_some_and(|seconds| seconds < SOON), "{exit:?}");
+    play.clear();
+}
+
+pub(super) fn an_acknowledgement_counts_after_the_request_and_not_before(arm: &mut dyn Arm) {
+    let mut play = Play::on(arm);
+    for (number, conduct, acknowledged, checkpoint) in [
+        (1, Conduct::AcknowledgesAndExits(0), true, true),
+        (2, Conduct::AcknowledgesAndExits(1), true, true),
+        (3, Conduct::SavedBefore(0), false, true),
+        (4, Conduct::Saves(0), false, false),
+        (5, Conduct::Saves(85), true, true),
+    ] {
+        let id = (JobId(number), Attempt(1));
+        play.launch(id, conduct, &[0]);
+        play.until_ready(id);
+        play.stop(id, LONG);
+        let exit = play.until_ended(id);
+        assert!(exit.asked_to_stop && !exit.killed, "{conduct:?}: {exit:?}");
+        assert_eq!(exit.acknowledged, Some(acknowledged), "{conduct:?}: {exit:?}");
+        assert_eq!(exit.checkpoint, checkpoint, "{conduct:?}: {exit:?}");
+        assert_eq!(exit.saved, None, "nobody told how much: {exit:?}");
+    }
+    play.clear();
+}
+
+pub(super) fn an_end_before_the_request_is_no_answer_to_it(arm: &mut dyn Arm) {
+    let mut play = Play::on(arm);
+    for (number, code) in [(1, 1), (2, 0), (3, 85)] {
+        let id = (JobId(number), Attempt(1));
+        play.launch(id, Conduct::Waits(code), &[0]);
+        play.until_ready(id);
+        play.arm.open_gate(id.0);
+        play.until_left(id);
+        // Nobody has heard of the end yet.
+        play.stop(id, LONG);
+        let exit = play.until_ended(id);
+        assert_eq!((exit.code, exit.asked_to_stop), (Some(code), false), "{exit:?}");
+        assert_ne!(exit.acknowledged, Some(true), "{exit:?}");
+    }
+    play.clear();
+}
+
+pub(super) fn a_rank_that_failed_before_the_request_failed_by_itself(arm: &mut dyn Arm) {
+    let mut play = Play::on(arm);
+    // The other rank does not hear, and has a while.
+    let patient = |order: &mut LaunchOrder| order.checkpoint.grace_seconds = 8.0;
+    play.launch_with(FIRST, Conduct::OneRankFails(3), &[0, 1], patient);
+    play.until_left(FIRST);
+    play.stop(FIRST, 0.0);
+    let exit = play.until_ended(FIRST);
+    assert_eq!((exit.code, exit.asked_to_stop), (Some(3), false), "{exit:?}");
+    play.clear();
+}
+
+pub(super) fn a_rank_that_saves_speaks_for_the_checkpoint(arm: &mut dyn Arm) {
+    let mut play = Play::on(arm);
+    play.launch(FIRST, Conduct::OneRankSaves(85), &[0, 1]);
+    play.until_ready(FIRST);
+    play.stop(FIRST, LONG);
+    let exit = play.until_ended(FIRST);
+    assert_eq!((exit.signal, exit.asked_to_stop), (Some(15), true), "{exit:?}");
+    assert_eq!((exit.acknowledged, exit.checkpoint), (Some(true), true), "{exit:?}");
+    play.clear();
+}
+
+pub(super) fn a_checkpoint_is_handed_on_also_where_nobody_told_its_work(arm: &mut dyn Arm) {
+    let mut play = Play::on(arm);
+    for (number, has_checkpoint, work, code) in
+        [(1, true, 0.0, 0), (2, false, 0.0, 3), (3, false, 5.0, 0)]
+    {
+        let id = (JobId(number), Attempt(2));
+        play.launch_with(id, Conduct::Restores, &[0], |order| {
+            (order.has_checkpoint, order.resumes_from) = (has_checkpoint, work);
+        });
+        let exit = play.until_ended(id);
+        assert_eq!(exit.code, Some(code), "checkpoint {has_checkpoint}, work {work}: {exit:?}");
+    }
     play.clear();
 }
 

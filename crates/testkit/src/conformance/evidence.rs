@@ -35,6 +35,11 @@ impl Evidence {
         self.folder.join(format!("ready.{}.{}", job.0, attempt.0)).exists()
     }
 
+    /// Whether it, or its rank that fails, is about to exit or has.
+    pub fn has_left(&self, (job, attempt): (JobId, Attempt)) -> bool {
+        self.folder.join(format!("left.{}.{}", job.0, attempt.0)).exists()
+    }
+
     /// Lets a job go on.
     pub fn open_gate(&self, job: JobId) {
         std::fs::write(self.folder.join(format!("gate.{}", job.0)), "").expect("a file");

@@ -44,6 +44,9 @@ pub fn order(
         limits: Limits { log_bytes_max: 1 << 20, ..Limits::default() },
         ..LaunchOrder::default()
     };
+    if let Conduct::OneRankSaves(_) = conduct {
+        order.processes = Processes::PerGpu;
+    }
     if let Conduct::OneRankFails(_) = conduct {
         order.processes = Processes::PerGpu;
         // The rest of the gang does not hear, and is not waited for long.
@@ -60,10 +63,22 @@ impl<'a> Play<'a> {
 
     /// Takes a job on and launches an attempt of it.
     pub fn launch(&mut self, id: Id, conduct: Conduct, gpus: &[u8]) -> LaunchOrder {
+        self.launch_with(id, conduct, gpus, |_| {})
+    }
+
+    /// The same with an order that is special in something.
+    pub fn launch_with(
+        &mut self,
+        id: Id,
+        conduct: Conduct,
+        gpus: &[u8],
+        change: impl FnOnce(&mut LaunchOrder),
+    ) -> LaunchOrder {
         let (node, gpu_type) = self.arm.node();
         let nowhere = Path::new("/nonexistent");
         let desk = self.arm.desk().unwrap_or(nowhere).to_path_buf();
-        let order = order(id, conduct, (&node, &gpu_type), gpus, &desk);
+        let mut order = order(id, conduct, (&node, &gpu_type), gpus, &desk);
+        change(&mut order);
         if self.arm.backend().wants_announcements() {
             let waiting = LaunchOrder { nodes: Vec::new(), gpus: Vec::new(), ..order.clone() };
             self.arm.backend().announce(waiting);
@@ -128,6 +143,13 @@ impl<'a> Play<'a> {
     pub fn until_ready(&mut self, id: Id) {
         self.until_started(id);
         self.pause_until(&format!("{id:?} is ready"), |arm| arm.is_ready(id));
+    }
+
+    /// Waits until an attempt, or its rank that fails, has left, and hears nothing meanwhile.
+    pub fn until_left(&mut self, id: Id) {
+        self.pause_until(&format!("{id:?} leaves"), |arm| arm.has_left(id));
+        // From the last command of a script to the end of its process.
+        (0..10).for_each(|_| self.arm.pause());
     }
 
     pub fn until_ended(&mut self, id: Id) -> Exit {

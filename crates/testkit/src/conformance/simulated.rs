@@ -162,6 +162,10 @@ impl Arm for Simulated {
         found.contains(&Found::Running { job, attempt, started: true })
     }
 
+    fn has_left(&self, id: (JobId, Attempt)) -> bool {
+        self.handle.yard().machine.exits.contains_key(&id)
+    }
+
     fn open_gate(&mut self, job: JobId) {
         let mut yard = self.handle.yard();
         let now = yard.now;
