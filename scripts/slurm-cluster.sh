@@ -181,7 +181,7 @@ kill_jobs() { # NODE, or nothing
         [[ "$(readlink "$proc/cwd" 2>/dev/null)" = "$dir/spool.${1:-}"* ]] && kill -9 "${proc#/proc/}" 2>/dev/null || true
     done
     for proc in /proc/[0-9]*; do
-        environ=$(tr '\0' '\n' <"$proc/environ" 2>/dev/null) || continue
+        environ=$({ tr '\0' '\n' <"$proc/environ"; } 2>/dev/null) || continue
         grep -qx "SLURM_CONF=$dir/slurm.conf" <<<"$environ" || continue
         grep -qx "SLURMD_NODENAME=${1:-.*}" <<<"$environ" || continue
         kill -9 "${proc#/proc/}" 2>/dev/null || true

@@ -1,10 +1,14 @@
 //! The thread that does the work of the backend.
 //!
 //! - `orders`: what the daemon wants.
-//! - `proof`: whose a job of Slurm is.
-//! - `steps`: what is decided and done about it.
+//! - `steps`: what is decided about it.
+//! - `proof`: whose a job of Slurm is, asked before anything is done to it.
+//! - `acts`: what is done to jobs of Slurm.
+//! - `ends`: how attempts end.
 //! - `sight`: what is seen of Slurm: jobs, nodes, trouble.
 
+mod acts;
+mod ends;
 mod orders;
 mod proof;
 mod sight;

@@ -250,3 +250,28 @@ fn a_job_that_slurm_cannot_tell_the_user_of_is_left_alone_and_not_forgotten() {
     see(&yard.dir, &[(7, &mark, own(), 100)]);
     within("it goes on", || yard.told().contains("release 7"));
 }
+
+#[test]
+fn a_job_that_slurm_forgets_while_it_is_placed_is_submitted_again_and_does_not_fail() {
+    let mut yard = Yard::new("forgotten");
+    yard.slurm.announce(yard.order());
+    let mark = yard.mark(7);
+    let here = yard.dir.display().to_string();
+    let says = "Could not load state information for job 7: Invalid job id specified";
+    put(
+        &yard.dir,
+        "scontrol",
+        &format!("echo scontrol \"$@\" >>'{here}/told'; echo '{says}' >&2; exit 1"),
+    );
+    see(&yard.dir, &[(7, &mark, own(), 100)]);
+    yard.launch();
+    within("it is placed", || yard.told().contains("JobId=7"));
+    see(&yard.dir, &[]);
+    put(&yard.dir, "scontrol", &format!("{{ echo scontrol \"$@\"; cat; }} >>'{here}/told'"));
+    let again = yard.mark(8);
+    see(&yard.dir, &[(8, &again, own(), 200)]);
+    within("the new one is released", || yard.told().contains("release 8"));
+    let ended = |report: &Report| matches!(report, Report::Ended { .. } | Report::Gone { .. });
+    let reports: Vec<Report> = yard.reports.try_iter().collect();
+    assert!(!reports.iter().any(ended), "{reports:?}");
+}
