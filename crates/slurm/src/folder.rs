@@ -306,6 +306,9 @@ pub fn exit_of(folder: &Folder, told: &Told) -> Option<Exit> {
         code => (Some(code), None),
     };
     let launch_error = folder.trouble();
+    let told = told_exit(folder, told);
+    // What came before the request is no answer to it, also when it is found after it.
+    let acknowledged = if script.asked { told.acknowledged } else { Some(false) };
     let between = |from: f64| Some(script.ended - from).filter(|seconds| *seconds >= 0.0);
     Some(Exit {
         // What its stages ended with is not the job's.
@@ -316,7 +319,8 @@ pub fn exit_of(folder: &Folder, told: &Told) -> Option<Exit> {
         save_seconds: script.stopped.filter(|_| asked).and_then(between),
         ran_seconds: between(script.began).unwrap_or(0.0),
         launch_error,
-        ..told_exit(folder, told)
+        acknowledged,
+        ..told
     })
 }
 

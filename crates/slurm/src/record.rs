@@ -166,6 +166,8 @@ fn essence(job: &SlurmJob) -> SlurmJob {
     let mut kept = job.clone();
     kept.comment.clear();
     kept.stdout.clear();
+    // A record tells users by name.
+    kept.uid = None;
     kept.priority = u64::from(kept.priority > 0);
     if kept.state == "PENDING" {
         (kept.started, kept.ended) = (None, None);
