@@ -22,13 +22,19 @@ pub struct Submitting {
     pub run_dir: PathBuf,
 }
 
+/// A call that changes a job has so long, or a few times what slurmctld took to answer a question just before: long
+/// enough for it, and too short to be answered by another slurmctld that knows the number for somebody else's job.
+/// Slurm's programs by themselves try again for nine seconds.
+pub const LIMIT: Duration = Duration::from_secs(3);
+const LIMIT_ANSWERS: u32 = 4;
+
 /// Whoever acts.
 #[derive(Clone, Debug)]
 pub struct Actor {
     calls: Arc<Calls>,
     submitting: Submitting,
     /// How long a call may take that changes a job.
-    pub limit: Duration,
+    limit: Duration,
 }
 
 /// A job of Slurm that something is to be done to, named in every way that Slurm's programs take: where they can, they
@@ -72,8 +78,12 @@ pub struct Place {
 impl Actor {
     /// Acts by these calls.
     pub fn new(calls: Arc<Calls>, submitting: Submitting) -> Actor {
-        let limit = calls.settings().timeout;
-        Actor { calls, submitting, limit }
+        Actor { calls, submitting, limit: LIMIT }
+    }
+
+    /// Takes note of how long slurmctld took to answer.
+    pub fn answered_in(&mut self, took: Duration) {
+        self.limit = LIMIT.max(took * LIMIT_ANSWERS);
     }
 
     /// The calls.

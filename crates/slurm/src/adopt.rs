@@ -5,6 +5,7 @@
 //! Without the mark it is nobody's but Slurm's: to hand it back is to take the mark off, to forget the nodes that it was
 //! meant for, and to release it.
 
+use crate::act;
 use crate::call::{CallError, Calls};
 use crate::look::Lookout;
 use crate::ownership::{Claim, PREFIX};
@@ -77,8 +78,7 @@ pub fn taken_over(job: &SlurmJob, taking: &Taking) -> Result<JobSpec, Refusal> {
 pub struct External {
     /// Its number.
     pub id: u32,
-    /// When it was submitted, how often it was requeued by then, and the number of its user; requests of older versions
-    /// do not tell.
+    /// When it was submitted, and the number of its user; requests of older versions do not tell.
     pub known: Option<(i64, u32)>,
 }
 
@@ -183,7 +183,8 @@ pub enum HandBackError {
 pub fn hand_back(calls: &Calls, job: &SlurmJob) -> Result<(), HandBackError> {
     // A requeued job has a begin time in the future; `now` clears it.
     unmark(calls, job, &["ReqNodeList=", "StartTime=now"])?;
-    Ok(calls.run("scontrol", &["release", &job.id.to_string()]).map(drop)?)
+    let release = ["release", &job.id.to_string()];
+    Ok(calls.run_within(act::LIMIT, ("scontrol", &release), b"").map(drop)?)
 }
 
 /// Takes our mark off a job that runs: it goes on, and is nobody's but Slurm's.
@@ -205,7 +206,7 @@ fn unmark(calls: &Calls, job: &SlurmJob, more: &[&str]) -> Result<(), HandBackEr
     let own = job.comment.split_once(' ').map_or("", |(_, rest)| rest);
     let (id, comment) = (format!("JobId={}", job.id), format!("Comment={own}"));
     let arguments = [&["update", &id, &comment], more].concat();
-    Ok(calls.run("scontrol", &arguments).map(drop)?)
+    Ok(calls.run_within(act::LIMIT, ("scontrol", &arguments), b"").map(drop)?)
 }
 
 #[cfg(test)]

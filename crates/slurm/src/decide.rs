@@ -32,14 +32,6 @@ pub enum Known {
     Missing,
 }
 
-impl Sight {
-    /// Whether somebody cancelled the job in Slurm: not we, and not a node that could not start it.
-    fn was_cancelled(&self) -> bool {
-        let at_launch = !self.taken && (self.bad_node || self.cut_short);
-        self.known.is_cancelled() && !self.cancelled_by_us && !at_launch
-    }
-}
-
 impl Known {
     /// What Slurm says of a job.
     pub fn of(job: &SlurmJob) -> Known {
@@ -98,6 +90,14 @@ pub struct Sight {
     pub withdrawn: bool,
     /// slurmctld does not answer.
     pub down: bool,
+}
+
+impl Sight {
+    /// Whether somebody cancelled the job in Slurm: not we, and not a node that could not start it.
+    fn was_cancelled(&self) -> bool {
+        let at_launch = !self.taken && (self.bad_node || self.cut_short);
+        self.known.is_cancelled() && !self.cancelled_by_us && !at_launch
+    }
 }
 
 /// What is to be done.

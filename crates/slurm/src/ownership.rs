@@ -52,8 +52,9 @@ impl Key {
             Ok(bytes) if bytes.len() == 32 => bytes,
             Ok(bytes) => {
                 let what = format!(
-                    "{} holds {} bytes and no key of 32; restore it, or remove it: then held jobs in Slurm are \
-                     submitted anew",
+                    "{} holds {} bytes and no key of 32; restore it, or remove it, and another is made: jobs are known by \
+                     the ledger all the same, and only held ones that nobody waits for stay in Slurm until somebody \
+                     cancels them",
                     path.display(),
                     bytes.len()
                 );

@@ -97,22 +97,18 @@ impl Worker {
         }
         let (jobs, places): (Vec<JobId>, Vec<_>) = ready.into_iter().unzip();
         let results = self.actor.put(&places);
-        let mut put: Vec<u32> = Vec::new();
-        let mut released: Vec<JobId> = Vec::new();
-        for ((job, place), result) in jobs.into_iter().zip(&places).zip(results) {
+        let mut put: Vec<JobId> = Vec::new();
+        for (job, result) in jobs.into_iter().zip(results) {
             match result {
-                Ok(()) => {
-                    put.push(place.slurm);
-                    released.push(job);
-                }
+                Ok(()) => put.push(job),
                 Err(error) if error.may_pass() => self.failed(&error),
                 Err(error) if error.is_outdated() => self.outdated(job, &error),
                 Err(error) => self.cannot_start(job, error.to_string()),
             }
         }
-        // They were ours a moment ago, and a place was put by each of these numbers since.
-        let results = self.actor.release(&put);
-        self.note(&released, results, &Known::Waiting);
+        let (sure, ids) = self.confirmed_ids(&put);
+        let results = self.actor.release(&ids);
+        self.note(&sure, results, &Known::Waiting);
     }
 
     /// Makes everything ready that must be there before an attempt may start.
@@ -147,9 +143,6 @@ impl Worker {
     }
 
     pub(super) fn tell_stops(&mut self, jobs: &[JobId]) {
-        if jobs.is_empty() {
-            return;
-        }
         let sure = self.confirmed(jobs);
         let targets = self.targets(&sure);
         let ids: Vec<u32> = targets.iter().map(|(_, target)| target.slurm).collect();
@@ -190,9 +183,6 @@ impl Worker {
     }
 
     pub(super) fn requeue(&mut self, jobs: &[JobId]) {
-        if jobs.is_empty() {
-            return;
-        }
         let (sure, ids) = self.confirmed_ids(jobs);
         for job in &sure {
             if let Some(run) = self.runs.get_mut(job) {
@@ -201,6 +191,8 @@ impl Worker {
         }
         // One that ended meanwhile refuses both; the next look tells.
         let _ = self.actor.allow_requeue(&ids);
+        // This one ends what runs, so that it is asked about once more.
+        let (sure, ids) = self.confirmed_ids(&sure);
         let results = self.actor.requeue(&ids);
         self.note(&sure, results, &Known::Leaving);
     }

@@ -69,8 +69,8 @@ impl Worker {
                 }
             }
             decide::End::Lost => {
-                let why = self.why_not_started(job, &course);
-                tracing::warn!(job = job.0, "{why}");
+                let why = "Slurm forgot it, or its node could not start it";
+                tracing::warn!(job = job.0, forgotten = course.forgotten, "{why}");
                 self.over(key, Exit { lost: true, ..self.exit_by_files(key) });
             }
             decide::End::ByState => {

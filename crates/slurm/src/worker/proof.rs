@@ -12,10 +12,6 @@ use std::time::{Duration, Instant};
 use trainyard_backend::Report;
 use trainyard_types::JobId;
 
-/// A call that changes something has so long, or a few times what a look takes: longer than slurmctld needs to answer,
-/// and not so long that another slurmctld may answer, which knows the number for somebody else's job.
-const ACT_LIMIT: Duration = Duration::from_secs(3);
-const ACT_LOOKS: u32 = 4;
 /// So many jobs are asked for by their numbers; for more of them a whole look is as good.
 const FEW_MAX: usize = 64;
 /// So many submissions in a row may not be recognised before a job has to wait for its next.
@@ -32,24 +28,25 @@ impl Worker {
         }
         let began = Instant::now();
         let surely = self.surely(jobs);
-        self.actor.limit = ACT_LIMIT.max(began.elapsed() * ACT_LOOKS);
+        self.actor.answered_in(began.elapsed());
         let open: Vec<JobId> = jobs.iter().copied().filter(|job| !surely.contains(job)).collect();
         if self.down.is_some() || open.is_empty() {
             return surely.into_iter().collect();
         }
-        let rows = match Lookout::new(self.actor.calls()).jobs() {
-            Ok(rows) => rows,
-            Err(error) => {
-                self.failed(&error);
-                return Vec::new();
-            }
-        };
-        self.actor.limit = ACT_LIMIT.max(began.elapsed() * ACT_LOOKS);
+        let Some(rows) = self.jobs_now() else { return Vec::new() };
         let by_id: BTreeMap<u32, &SlurmJob> = rows.rows.iter().map(|job| (job.id, job)).collect();
         let is_whole = rows.skipped.count == 0;
         let also = open.into_iter().filter(|job| self.confirm(*job, &by_id, is_whole));
         let also: Vec<JobId> = also.collect();
         surely.into_iter().chain(also).collect()
+    }
+
+    /// All jobs as they are at this moment; nothing if Slurm does not answer.
+    fn jobs_now(&mut self) -> Option<Rows<SlurmJob>> {
+        let began = Instant::now();
+        let result = Lookout::new(self.actor.calls()).jobs();
+        self.actor.answered_in(began.elapsed());
+        result.map_err(|error| self.failed(&error)).ok()
     }
 
     /// Those that are quickly recognised: seen before, and all as it was then.
@@ -205,8 +202,8 @@ impl Worker {
             return;
         }
         // As they are now, and not as they were when the look was made.
-        let Ok(Rows { rows, .. }) = Lookout::new(self.actor.calls()).jobs() else { return };
-        for target in self.strays(&rows) {
+        let Some(now) = self.jobs_now() else { return };
+        for target in self.strays(&now.rows) {
             let what =
                 format!("Slurm job {} carries our mark and nobody waits for it", target.slurm);
             tracing::warn!("{what}: it is cancelled");
@@ -227,30 +224,34 @@ impl Worker {
             let is_own = mark.submission > 0
                 && entry.is_none_or(|entry| !entry.disowned.contains(&mark.submission))
                 && job.name.ends_with(&crate::act::name_suffix(mark.job, mark.submission));
-            let waits = matches!(Known::of(job), Known::Held | Known::Waiting);
-            let is_stray = is_own && waits && !current.contains(&job.id);
-            is_stray.then(|| Target { slurm: job.id, uid, name: job.name.clone() })
+            is_own.then(|| Target { slurm: job.id, uid, name: job.name.clone() })
         };
-        jobs.iter().filter_map(stray).collect()
+        let waits = |job: &&SlurmJob| matches!(Known::of(job), Known::Held | Known::Waiting);
+        let open = jobs.iter().filter(|job| !current.contains(&job.id)).filter(waits);
+        open.filter_map(stray).collect()
     }
 
     /// Marks a job that was in Slurm before it was ours, if it still is the one that was meant.
     pub(super) fn mark_adopted(&mut self, job: JobId) {
-        let Some(entry) = self.ledger.entries.get(&job).filter(|entry| !entry.marked) else {
-            return;
-        };
-        let Some(id) = entry.slurm else { return };
-        let rows = match Lookout::new(self.actor.calls()).jobs() {
-            Ok(rows) => rows,
-            Err(error) => return self.failed(&error),
-        };
-        let Some(one) = rows.rows.into_iter().find(|one| one.id == id) else {
-            if rows.skipped.count == 0 {
+        let entry = self.ledger.entries.get(&job).filter(|entry| !entry.marked);
+        let Some(id) = entry.and_then(|entry| entry.slurm) else { return };
+        let Some(now) = self.jobs_now() else { return };
+        let Some(one) = now.rows.into_iter().find(|one| one.id == id) else {
+            if now.skipped.count == 0 {
                 self.let_go(job, "it is not in Slurm any more, where it was to be taken over from");
             }
             return;
         };
-        match self.marked(job, &one) {
+        let marked = match self.claim_adopted(job, &one) {
+            Ok(None) => Ok(()),
+            Ok(Some(comment)) => match self.actor.mark(id, &comment) {
+                // Nobody knows whether it was done: the next look tells, and it is tried again.
+                Err(error) if error.may_pass() => return self.failed(&error),
+                result => result.map_err(|error| error.to_string()),
+            },
+            Err(why) => Err(why),
+        };
+        match marked {
             Ok(()) => {
                 self.ledger.entries.entry(job).and_modify(|entry| entry.marked = true);
                 self.runs.entry(job).and_modify(|run| run.acted = Instant::now());
@@ -261,28 +262,28 @@ impl Worker {
         self.look_soon();
     }
 
-    fn marked(&mut self, job: JobId, one: &SlurmJob) -> Result<(), String> {
+    /// Writes down by what a job that was another's is recognised, and says the comment it is to have, unless it has it.
+    fn claim_adopted(&mut self, job: JobId, one: &SlurmJob) -> Result<Option<String>, String> {
         let entry = self.ledger.entries.get_mut(&job).ok_or("it is not known")?;
-        if entry.claim.uid.is_none() {
-            // A request of an older version named the number alone.
-            entry.claim.uid = one.uid;
+        // A request of an older version named the number alone.
+        entry.claim.uid = entry.claim.uid.or(one.uid);
+        let sighting =
+            entry.claim.check_who_and_when(one).map_err(|mismatch| mismatch.to_string())?;
+        sighting.into_iter().for_each(|sighting| entry.claim.note(sighting));
+        if entry.claim.is_marked(&one.comment) {
+            return Ok(None);
         }
-        if let Some(sighting) =
-            entry.claim.check_who_and_when(one).map_err(|error| error.to_string())?
-        {
-            entry.claim.note(sighting);
+        if entry.claim.mark.is_empty() {
+            let uid = one.uid.ok_or("Slurm does not tell whose it is")?;
+            let mark = self.key.mark(&self.instance, job, 0, uid);
+            entry.claim.mark = mark.map_err(|error| error.to_string())?;
         }
         entry.claim.name.clone_from(&one.name);
-        if entry.claim.is_marked(&one.comment) {
-            return Ok(());
+        let comment = format!("{} {}", entry.claim.mark, one.comment).trim_end().to_owned();
+        if self.keep(job) {
+            Ok(Some(comment))
+        } else {
+            Err("nothing can be written down".to_owned())
         }
-        let uid = one.uid.ok_or("Slurm does not tell whose it is")?;
-        let mark = self.key.mark(&self.instance, job, 0, uid).map_err(|error| error.to_string())?;
-        entry.claim.mark.clone_from(&mark);
-        if !self.keep(job) {
-            return Err("nothing can be written down".to_owned());
-        }
-        let comment = format!("{mark} {}", one.comment);
-        self.actor.mark(one.id, comment.trim_end()).map_err(|error| error.to_string())
     }
 }

@@ -82,7 +82,8 @@ impl Worker {
             let node = seen.nodes.iter().find(|node| node.name == *name);
             node.is_some_and(|node| !is_up(node) || out_of_service(node).is_some())
         };
-        let bad_node = one.nodes.iter().any(out);
+        // Asked of those alone that are over: of all that run it would be a walk over all nodes for each.
+        let bad_node = matches!(Known::of(one), Known::Dead(_)) && one.nodes.iter().any(out);
         if let Some(run) = self.runs.get_mut(&job) {
             run.slurm = Some(Box::new((*one).clone()));
             run.see(Known::of(one));
