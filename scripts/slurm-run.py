@@ -7,7 +7,7 @@
 Starts a Slurm (scripts/slurm-cluster.sh) and a daemon on it for each policy, submits the jobs when they are due, waits
 for all of them, and simulates the same jobs with the start and save times that were measured. With --chaos slurmctld,
 slurmd and the daemon are killed meanwhile, --kills times each; every other slurmctld comes back with what it knew some
-seconds before. Jobs of another user run beside ours; slurmctld's log tells whether anything was done to one of them.
+seconds before. Jobs then ask for 1 to 8 GPUs, on as many nodes as it takes. Jobs of another user run beside ours; slurmctld's log tells whether anything was done to one of them.
 Needs root and Slurm.
 """
 
@@ -39,12 +39,14 @@ TYPES = {"n1": "v100", "n2": "v100", "n3": "a100", "n4": "k80"}
 JOB = r"""#!/bin/sh
 # A training that sleeps: STEPS steps, at a pace that depends on the node, with a checkpoint when it is asked for one.
 case $SLURMD_NODENAME in n3) pace=$A100 ;; n4) pace=$K80 ;; *) pace=$V100 ;; esac
+# Of several ranks the first keeps the books; the others keep it company.
+[ "${RANK:-0}" = 0 ] || { RAN=/dev/null DONE=/dev/null TRAINYARD_REPORT_FILE=/dev/null; trap 'exit 85' TERM; }
 echo "$TRAINYARD_JOB_ID $TRAINYARD_ATTEMPT $(date +%s.%N)" >>$RAN
 n=$(cat $TRAINYARD_CHECKPOINT_DIR/n 2>/dev/null || echo 0)
 tell() { printf '%s\n' "$1" >>$TRAINYARD_REPORT_FILE; }
 save() { echo $n >$TRAINYARD_CHECKPOINT_DIR/n.new && mv $TRAINYARD_CHECKPOINT_DIR/n.new $TRAINYARD_CHECKPOINT_DIR/n &&
     tell "{\"type\":\"saved\",\"done\":$n}" && echo $n >$TRAINYARD_ACK_FILE; exit 85; }
-trap save TERM
+[ "${RANK:-0}" = 0 ] && trap save TERM
 tell "{\"type\":\"progress\",\"done\":$n,\"total\":$STEPS}"
 while [ $n -lt $STEPS ]; do
     sleep $pace & wait $!
@@ -61,19 +63,21 @@ def profiles():
     for name, speeds in SPEEDS.items():
         text += f'[[model]]\nname = "{name}"\nsource = "made up for this run"\n'
         for kind, rate in speeds.items():
-            for gpus in (1, 2, 4):
+            for gpus in (1, 2, 4, 8):
                 text += f'[[model.point]]\nkind = "{kind}"\ngpus = {gpus}\nnodes = 1\nrate = {rate}\n'
     return text
 
 
-def plan(jobs, within, seconds, seed):
+def plan(jobs, within, seconds, seed, sizes):
     dice = random.Random(seed)
     made = []
     for number in range(jobs):
         model = dice.choice(sorted(SPEEDS))
         made.append({
             "arrives": dice.uniform(0, within),
-            "gpus": dice.choice([1, 1, 1, 1, 2, 2, 4]),
+            "gpus": dice.choice(sizes),
+            # Half of the jobs may be cut in parts, half are one process.
+            "processes": dice.choice(["per-job", "per-node"]),
             "model": model,
             "steps": int(dice.uniform(*seconds) * SPEEDS[model]["v100"]),
         })
@@ -171,7 +175,8 @@ class Yard:
         env = {"STEPS": job["steps"], "V100": pace["v100"], "A100": pace["a100"], "K80": pace["k80"],
                "RAN": self.dir / "ran", "DONE": self.dir / "done"}
         text = f'name = "{job["name"]}"\ncommand = ["{self.dir}/job.sh"]\ngpus = {job["gpus"]}\n'
-        text += f'model = "{job["model"]}"\nsteps = {job["steps"]}\nnodes_max = 1\n'
+        text += f'model = "{job["model"]}"\nsteps = {job["steps"]}\n'
+        text += f'processes = "{job["processes"]}"\n' if self.args.chaos else "nodes_max = 1\n"
         text += "".join(f'env.{name} = "{value}"\n' for name, value in env.items())
         file = self.dir / f'{job["name"]}.toml'
         file.write_text(text)
@@ -206,7 +211,8 @@ def kill(yard, what, number, dice):
 
 def run(args, policy):
     yard = Yard(args, policy)
-    jobs = plan(args.jobs, args.within, (args.least, args.most), args.seed)
+    sizes = range(1, 9) if args.chaos else [1, 1, 1, 1, 2, 2, 4]
+    jobs = plan(args.jobs, args.within, (args.least, args.most), args.seed, sizes)
     begun, dice = time.time(), random.Random(args.seed + 1)
     kills = [(what, number) for number in range(args.kills) for what in ("slurmctld", "daemon", "slurmd")]
     dice.shuffle(kills)
@@ -245,7 +251,7 @@ def run(args, policy):
 
 
 def measure(yard, jobs, policy):
-    starts, saves, took, standings, preempted = [], [], [], {}, 0
+    starts, saves, took, standings, preempted, waited = [], [], [], {}, 0, [0.0]
     for job in jobs:
         detail = yard.ask("job", "show", str(job["id"]), "--json")
         standings[detail["standing"]] = standings.get(detail["standing"], 0) + 1
@@ -256,6 +262,9 @@ def measure(yard, jobs, policy):
         for attempt in detail["attempts"]:
             if attempt.get("started") and attempt.get("launched"):
                 starts.append(attempt["started"] - attempt["launched"])
+            until = attempt.get("started") or attempt.get("ended")
+            if until and attempt.get("launched"):
+                waited.append(until - attempt["launched"])
         if detail["measured"].get("save"):
             saves.append(detail["measured"]["save"])
     done = [line.split() for line in (yard.dir / "done").read_text().splitlines()]
@@ -275,7 +284,7 @@ def measure(yard, jobs, policy):
         "ratio": mean(took) / summary["jct_s"]["mean"], "preempted": preempted,
         "simulated_preempted": summary["preemptions"], "start": mean(starts), "save": mean(saves),
         "ended_twice": len(done) - len({one[0] for one in done}), "attempt_ran_twice": len(ran) - len(set(ran)),
-        "attempts": len(ran),
+        "attempts": len(ran), "longest_wait_in_slurm": max(waited),
     }
 
 

@@ -170,8 +170,11 @@ impl JobSpec {
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Processes {
-    /// One, which sees all GPUs of the job there: a batch script, `torchrun`, a plain program.
+    /// One in all, on the first node: a batch script, a plain program, `torchrun` on one node. A job that fits on one
+    /// node is put on one, unless it says how many it may have.
     #[default]
+    PerJob,
+    /// One on each node, which sees all GPUs of the job there: `torchrun`.
     PerNode,
     /// One for each GPU, each with its own `RANK` and `LOCAL_RANK`.
     PerGpu,

@@ -67,6 +67,16 @@ pub struct NodeSeen {
     pub drained: Option<String>,
     /// How many of its GPUs others use, who are not ours to touch.
     pub claimed: u32,
+    /// How many of its GPUs count as used though no job has them: whoever is sent there waits in vain.
+    #[serde(default)]
+    pub unaccounted: u32,
+}
+
+impl NodeSeen {
+    /// GPUs that are not to be given to anyone.
+    pub fn set_aside(&self) -> u32 {
+        self.claimed.saturating_add(self.unaccounted)
+    }
 }
 
 /// How an attempt ended. Kept on disk until the daemon has it.

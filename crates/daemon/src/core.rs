@@ -17,6 +17,7 @@ mod nodes;
 mod obey;
 mod open;
 mod reports;
+mod shape;
 mod submit;
 
 pub(crate) use obey::holds;

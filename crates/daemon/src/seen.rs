@@ -2,8 +2,10 @@
 //!
 //! - `rows`: lists of jobs, nodes and shares.
 //! - `shown`: all of it at once, for the board.
+//! - `absent`: what a job could use if it were there.
 //! - `outcome`: why a job waits and what would change that.
 
+mod absent;
 mod outcome;
 mod rows;
 mod shown;

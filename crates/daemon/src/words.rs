@@ -9,6 +9,12 @@ fn in_seconds(now: Time, then: Time) -> String {
     if seconds < 120.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }
 
+/// GPUs that nobody has and nobody can get.
+pub fn unaccounted(gpus: u32) -> String {
+    let (noun, they) = if gpus == 1 { ("GPU", "it") } else { ("GPUs", "them") };
+    format!("{gpus} {noun} set aside: Slurm counts {they} as used, and no job has {they}")
+}
+
 /// One sentence that says why a job does not run.
 pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
     match reason {
@@ -23,6 +29,10 @@ pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
         Reason::Fragmented { need, free } => {
             format!("needs {need} GPUs together; {free} are free, but not together")
         }
+        Reason::Uneven { need, free } => format!(
+            "needs {need} GPUs; {free} are free, but not in a shape that can be launched here: the same number on each \
+             node"
+        ),
         Reason::Outranked { by } => format!("job {} comes first", by.0),
         Reason::Reserved { by, until } => {
             let when = in_seconds(now, *until);

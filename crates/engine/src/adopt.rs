@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::think::{Thought, think};
 use std::sync::Arc;
-use trainyard_framework::{Cx, Pipeline, Seen, Shortage, Snapshot, used_permille};
+use trainyard_framework::{Cx, Pipeline, Seen, Shortage, Snapshot, shapes, used_permille};
 use trainyard_types::{
     Allocation, Decision, End, Fault, JobId, NodeId, Phase, Quality, Span, Time,
 };
@@ -234,6 +234,15 @@ impl Engine {
             Shortage::Gpu(at) | Shortage::GpuMemory(at) => Fault::Oversubscribed(at),
             Shortage::Host(node) => Fault::HostOversubscribed(node),
         })?;
+        let rules = self.state.cluster.rules;
+        let can_be_launched = match stays {
+            _ if rules.is_none() => true,
+            true => shapes::is_alone(rules, &to, &self.free),
+            false => shapes::is_allowed(rules, &to, &self.free),
+        };
+        if !can_be_launched {
+            return Err(Fault::WrongShape(job));
+        }
         let used = used_permille(&to);
         if self.state.ceiling_passed(tenant, used).is_some() {
             return Err(Fault::QuotaPassed(job));

@@ -4,8 +4,8 @@ use crate::engine::{Block, Engine, Timer};
 use std::sync::Arc;
 use trainyard_framework::{Live, used_permille};
 use trainyard_types::{
-    Action, Attempt, Cause, End, Job, JobId, JobState, Measured, Phase, Progress, Rate, Reason,
-    Sample, Time, Work,
+    Action, Attempt, Cause, Cluster, End, Job, JobId, JobState, Measured, Phase, Progress, Rate,
+    Reason, Sample, Time, Work,
 };
 
 impl Engine {
@@ -34,6 +34,7 @@ impl Engine {
             job.after.iter().any(|id| self.end(*id).is_some_and(|end| end != End::Finished));
         let need = job.want.gpus_min;
         let job = if fits { within(job, most) } else { job };
+        let job = if fits { even(job, &self.state.cluster) } else { job };
         let mut state = JobState::submitted(at);
         state.queued_at = at;
         self.state_mut().jobs[id.index()] = Some(Arc::new(Live { spec: job, state }));
@@ -427,15 +428,31 @@ impl Engine {
         let want = &job.want;
         let plain = want.pool.is_none()
             && (want.nodes_max, want.cpus_per_gpu, want.memory_mib_per_gpu) == (0, 0, 0)
-            && want.gpu_memory_mib == 0;
+            && want.gpu_memory_mib == 0
+            && self.state.cluster.rules.is_none();
         if plain {
             let totals = self.machines.totals.iter().enumerate();
             let usable =
                 totals.filter(|(kind, _)| want.accepts(trainyard_types::GpuType(*kind as u8)));
             return usable.map(|(_, total)| *total).max().unwrap_or(0);
         }
-        self.state.cluster.most_gpus(want)
+        self.state.cluster.largest_size(want, want.gpus_max)
     }
+}
+
+/// Where not every size can be launched, the sizes that a job names become the nearest that can.
+fn even(mut job: Arc<Job>, cluster: &Cluster) -> Arc<Job> {
+    if !cluster.rules.equal_per_node {
+        return job;
+    }
+    let want = &job.want;
+    let least = cluster.smallest_size(want, want.gpus_min).unwrap_or(want.gpus_min);
+    let wanted = cluster.largest_size(want, want.gpus).max(least);
+    if (least, wanted) != (want.gpus_min, want.gpus) {
+        let want = &mut Arc::make_mut(&mut job).want;
+        (want.gpus_min, want.gpus) = (least, wanted);
+    }
+    job
 }
 
 /// An elastic job that asks for more than there could ever be gets the most there could be.

@@ -1,8 +1,9 @@
 //! Plan against reality: stops first, then launches on GPUs that are really free.
 
 use crate::engine::{Engine, Timer};
+use crate::occupancy::Occupancy;
 use std::sync::Arc;
-use trainyard_types::{Action, Attempt, End, JobId, Phase, Time, Why};
+use trainyard_types::{Action, Allocation, Attempt, End, JobId, NodeId, Phase, Time, Why};
 
 impl Engine {
     /// Turns the difference between plan and reality into actions. What cannot be done yet stays for later.
@@ -75,7 +76,16 @@ impl Engine {
         }
         let mut real = self.real.clone();
         real.give(held);
+        self.has_really_room(&real, planned)
+    }
+
+    /// Whether nobody is in the way any more, by what is in use and not by what is planned.
+    fn has_really_room(&self, real: &Occupancy, planned: &Allocation) -> bool {
+        let cluster = &self.state.cluster;
+        let mut nodes = planned.placement.masks().iter();
+        let alone = |node: NodeId| real.used(node, cluster.node(node).mask()) == 0;
         real.fits(planned)
+            && (!cluster.rules.exclusive_nodes || nodes.all(|(node, _)| alone(*node)))
     }
 
     fn stop(&mut self, at: Time, job: JobId, attempt: Attempt) {
@@ -111,7 +121,7 @@ impl Engine {
     fn launch(&mut self, at: Time, job: JobId) {
         let planned = self.state.live(job).and_then(|live| live.state.planned.clone());
         let Some(planned) = planned else { return };
-        if !self.real.fits(&planned) {
+        if !self.has_really_room(&self.real, &planned) {
             // Its GPUs are still being given up; it is tried again when they are free.
             return;
         }

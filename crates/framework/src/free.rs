@@ -140,6 +140,13 @@ impl Free {
         self.nodes.len() as u32
     }
 
+    /// Whether nothing of a node is taken, in service or not.
+    pub fn is_untouched(&self, id: NodeId) -> bool {
+        let node = &self.nodes[id.index()];
+        let base = node.base as usize;
+        self.left[base..base + usize::from(node.gpus)].iter().all(|left| *left == WHOLE)
+    }
+
     /// Thousandths left of a GPU.
     pub fn left(&self, at: GpuAt) -> u16 {
         self.left[self.slot(at)]

@@ -23,7 +23,9 @@
 //! 8. A grant lies between the least and the most GPUs of the job.
 //! 9. By default an offer adds to what runs; [`Offer::everything`] makes it speak of all jobs.
 //! 10. A job with a lease, within its minimum run time, or not preemptible keeps its grant whatever is offered.
-//! 11. A job that lost its grant though nobody uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
+//! 11. Where the cluster has [rules for shapes](trainyard_types::PlacementRules), a grant that breaks them becomes one of as many
+//!     GPUs that keeps them or, if the job allows it, of fewer.
+//! 12. A job that lost its grant though nobody uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
 //!
 //! Deliberately absent: a way to act, to read a clock or a file, or to see the true length of a job.
 
@@ -41,6 +43,7 @@ mod refill;
 mod rounds;
 mod score;
 mod settings;
+pub mod shapes;
 mod state;
 mod view;
 

@@ -1,6 +1,8 @@
 //! The sink that a policy offers grants to: it knows what is free, asks the placer and answers at once.
 
-use crate::{Ask, Free, JobRef, Place, View};
+mod by_rules;
+
+use crate::{Ask, Free, JobRef, Place, View, shapes};
 use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_types::placement::lowest_bits;
@@ -368,6 +370,20 @@ impl<'a> Offer<'a> {
                 return Some(placement);
             }
         }
+        let found = self.chosen(grant, lead);
+        let rules = self.view.cluster().rules;
+        let can_be_launched = |placement: &Placement| {
+            let allocation = self.allocation(grant, lead.id(), placement.clone());
+            shapes::is_allowed(rules, &allocation, self.free)
+        };
+        if rules.is_none() || found.as_ref().is_some_and(can_be_launched) {
+            return found;
+        }
+        self.by_rules(grant, lead, rules)
+    }
+
+    /// GPUs as the grant says, or as the placer does.
+    fn chosen(&mut self, grant: &Grant, lead: JobRef<'a>) -> Option<Placement> {
         match &grant.shape {
             Shape::Exact(placement) => Some(placement.clone()),
             Shape::PerNode(parts) => {
@@ -408,7 +424,8 @@ impl<'a> Offer<'a> {
     fn has_room(&self, job: JobId, allocation: &Allocation) -> bool {
         let planned = self.view.job(job).and_then(|job| job.state.planned.as_ref());
         let stays = planned.is_some_and(|planned| planned.same_place(allocation));
-        if self.goes_back(allocation) {
+        let rules = self.view.cluster().rules;
+        if !shapes::is_alone(rules, allocation, self.free) || self.goes_back(allocation) {
             return false;
         }
         let room =
@@ -486,6 +503,7 @@ impl<'a> Offer<'a> {
         let planned = self.view.job(job).and_then(|job| job.state.planned.clone());
         let Some(allocation) = planned.filter(|planned| !self.goes_back(planned)) else { return };
         if self.free.fits_again(&allocation).is_ok()
+            && shapes::is_alone(self.view.cluster().rules, &allocation, self.free)
             && self.over_ceiling(job, &allocation).is_none()
         {
             self.put(job, allocation);
@@ -555,6 +573,9 @@ impl<'a> Offer<'a> {
                     ceiling: state.tenants.get(tenant).ceiling.unwrap_or(0),
                     used: (self.used_permille[tenant.index()] / 1000) as u32,
                 },
+                _ if free >= need && !self.view.cluster().rules.is_none() => {
+                    Reason::Uneven { need, free }
+                }
                 _ if free >= need => Reason::Fragmented { need, free },
                 _ => Reason::NoRoom { need, free },
             };

@@ -117,7 +117,7 @@ pub(crate) const JOB: &[Field] = &[
     friendly("memory_per_gpu", "memory_mib_per_gpu", Kind::Size, "Host memory for each GPU."),
     same("memory_mib_per_gpu", MEBIBYTES),
     same("nodes_max", Kind::Whole(0, 65_535)),
-    same("processes", Kind::Choice(&["per-node", "per-gpu"])),
+    same("processes", Kind::Choice(&["per-job", "per-node", "per-gpu"])),
     same("priority", Kind::Whole(i32::MIN as i64, i32::MAX as i64)),
     same("weight", Kind::Real(1e-6, 1e6)),
     same("model", Kind::Text),

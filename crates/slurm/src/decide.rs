@@ -84,6 +84,8 @@ pub struct Sight {
     pub cancelled_by_us: bool,
     /// It has waited in Slurm for longer than anyone should.
     pub stuck: bool,
+    /// Slurm has had it run for a while, and no attempt does.
+    pub lingers: bool,
     /// It has ended and Slurm takes it back: the next attempt can have the same Slurm job.
     pub requeueable: bool,
     /// The job is over.
@@ -154,6 +156,8 @@ pub fn decide(sight: &Sight) -> Step {
             // Slurm requeued it by itself.
             Known::Waiting => Step::Hold,
             Known::Dead(_) if sight.requeueable && sight.settled => Step::Requeue,
+            // A slurmctld that forgot the end has it run for ever, on GPUs that nobody uses.
+            Known::Running if sight.lingers => Step::Requeue,
             _ => Step::Nothing,
         },
     }
@@ -186,6 +190,7 @@ fn wanted(sight: &Sight) -> Step {
         _ if sight.was_cancelled() => Step::Gone,
         Known::Dead(_) if sight.requeueable => Step::Requeue,
         Known::Dead(_) | Known::Missing => Step::Again,
+        Known::Running if sight.lingers => Step::Requeue,
         // Of the attempt before; soon it is held.
         Known::Running | Known::Leaving | Known::Unknown => Step::Nothing,
     }
@@ -266,6 +271,7 @@ mod tests {
             cut_short: false,
             cancelled_by_us: false,
             stuck: false,
+            lingers: false,
             requeueable: false,
             withdrawn: false,
             down: false,
@@ -381,6 +387,15 @@ mod tests {
         for stage in [None, RELEASED, Some(Stage::Wanted)] {
             let ours = Sight { cancelled_by_us: true, ..sight(dead("CANCELLED"), stage) };
             assert_ne!(decide(&ours), Step::Gone, "{stage:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_slurm_has_run_for_ever_after_its_end_is_taken_back() {
+        for stage in [Some(Stage::Over), Some(Stage::Wanted)] {
+            let over = sight(Known::Running, stage);
+            assert_eq!(decide(&over), Step::Nothing, "{stage:?}: its script may still be leaving");
+            assert_eq!(decide(&Sight { lingers: true, ..over }), Step::Requeue, "{stage:?}");
         }
     }
 

@@ -86,8 +86,7 @@ impl Folder {
         for (dir, mode) in [(&self.path, 0o711), (&self.path.join("logs"), 0o711), (&own, 0o700)] {
             made(make_dir(dir, mode))?;
         }
-        let ranks = script::ranks_per_node(order, nodes.len()) * nodes.len().max(1);
-        for rank in 0..ranks {
+        for rank in 0..script::ranks(order, nodes.len()) {
             let dir = self.path.join("logs").join(rank.to_string());
             made(make_dir(&dir, 0o711))?;
             // The user may write into it and not put anything else in its place.
@@ -196,6 +195,11 @@ impl Folder {
     pub fn trouble(&self) -> Option<String> {
         let text = small(&self.own("trouble")).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    }
+
+    /// Whether the place was to blame for that, and not the job.
+    fn is_unfit(&self) -> bool {
+        plain(&self.own("unfit")).is_ok()
     }
 
     /// What the job told of its checkpoints by files, beside what it said.
@@ -318,6 +322,7 @@ pub fn exit_of(folder: &Folder, told: &Told) -> Option<Exit> {
         killed: script.killed && asked,
         save_seconds: script.stopped.filter(|_| asked).and_then(between),
         ran_seconds: between(script.began).unwrap_or(0.0),
+        lost: launch_error.is_some() && folder.is_unfit(),
         launch_error,
         acknowledged,
         ..told

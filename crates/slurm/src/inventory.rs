@@ -49,6 +49,8 @@ impl Inventory {
     pub fn of(seen: &SlurmSeen, filter: &NodeFilter) -> Inventory {
         let mut made = Inventory::default();
         made.cluster.pools.push("default".to_owned());
+        // What is asked for of each node is one number.
+        made.cluster.rules.equal_per_node = true;
         for wanted in &filter.partitions {
             if !seen.nodes.iter().any(|node| node.partitions.contains(wanted)) {
                 let known = partitions(seen).join(", ");
@@ -74,6 +76,7 @@ impl Inventory {
     pub fn continued(self, before: Inventory) -> Inventory {
         let mut all = before;
         all.warnings = self.warnings;
+        all.cluster.rules = self.cluster.rules;
         let names: Vec<String> = self.cluster.kinds.iter().map(|kind| kind.name.clone()).collect();
         for (node, place) in self.cluster.nodes.into_iter().zip(self.places) {
             let kind = all.cluster.add_kind(&names[node.kind.index()]);

@@ -12,6 +12,7 @@
 //! - [`look`]: both together: Slurm at this moment.
 //! - [`nodelist`]: `gpu-a[01-10]` and back.
 //! - [`inventory`]: Slurm's nodes as a cluster of ours.
+//! - `unaccounted`: GPUs that Slurm counts as used though no job has them.
 //! - [`adopt`]: jobs of others taken over on request, and handed back.
 //! - [`record`], [`history`]: looks one after the other, kept and put together.
 
@@ -32,6 +33,7 @@ pub mod script;
 pub mod seen;
 pub mod slurm;
 pub mod spot;
+mod unaccounted;
 mod worker;
 
 pub use call::{CallError, CallSettings, Calls, Spent};

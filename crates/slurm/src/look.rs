@@ -66,6 +66,13 @@ impl<'a> Lookout<'a> {
         Ok(rows.into_values().flatten().collect())
     }
 
+    /// Whether nodes are given to one job alone in this partition, or in the default one.
+    pub fn is_exclusive(&self, partition: Option<&str>) -> Result<bool, CallError> {
+        let arguments = ["--oneliner", "show", "partition"];
+        let printed = self.calls.run("scontrol", &arguments)?;
+        Ok(is_exclusive(&printed.text(), partition))
+    }
+
     /// Nodes alone.
     pub fn nodes(&self) -> Result<Rows<SlurmNode>, CallError> {
         if self.by_scontrol.load(Ordering::Relaxed) {
@@ -102,6 +109,17 @@ fn row(line: &str) -> Option<SlurmJob> {
     })
 }
 
+fn is_exclusive(partitions: &str, wanted: Option<&str>) -> bool {
+    let has = |line: &str, word: &str| line.split_ascii_whitespace().any(|one| one == word);
+    partitions.lines().any(|line| {
+        let is_it = match wanted {
+            Some(name) => has(line, &format!("PartitionName={name}")),
+            None => has(line, "Default=YES"),
+        };
+        is_it && has(line, "OverSubscribe=EXCLUSIVE")
+    })
+}
+
 /// What a bad answer means for the call that printed it.
 fn unread(program: &str, arguments: &[&str], error: ReadError) -> CallError {
     match error {
@@ -114,5 +132,20 @@ fn unread(program: &str, arguments: &[&str], error: ReadError) -> CallError {
             problem: error.to_string(),
             begin: "{".to_owned(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_exclusive;
+
+    #[test]
+    fn a_partition_says_whether_a_node_is_for_one_job_alone() {
+        let told = "PartitionName=a AllowGroups=ALL Default=YES OverSubscribe=NO\n\
+                    PartitionName=b Default=NO OverSubscribe=EXCLUSIVE OverTimeLimit=NONE\n";
+        assert_eq!(
+            [None, Some("a"), Some("b"), Some("c")].map(|one| is_exclusive(told, one)),
+            [false, false, true, false]
+        );
     }
 }

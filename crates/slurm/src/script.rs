@@ -34,6 +34,10 @@ const OF_RANK: &[(&str, &str)] = &[
     ("TRAINYARD_CHECKPOINT_DIR", "$ty_checkpoints"),
 ];
 
+/// Those of them that a job's one process has too where the job has several nodes: it starts the rest itself, as by
+/// `srun`, and that must not take its own rank for theirs.
+const OF_JOB: &[&str] = &["MASTER_ADDR", "MASTER_PORT", "TRAINYARD_CHECKPOINT_DIR"];
+
 /// What Slurm knows better, and what has no meaning here.
 const LEFT_OUT: &[&str] = &["CUDA_VISIBLE_DEVICES", "TRAINYARD_SOCKET", "TRAINYARD_RESTORE_FROM"];
 
@@ -60,6 +64,8 @@ pub fn launch_file(order: &LaunchOrder, nodes: &[String], paths: &Paths<'_>) -> 
     };
     set("nodes", &nodes.join(" "));
     set("ranks", &ranks_per_node(order, nodes.len()).to_string());
+    set("gpus", &(order.gpus.len() / nodes.len().max(1)).to_string());
+    set("once", if order.processes == Processes::PerJob { "yes" } else { "" });
     set("checkpoint_root", &order.checkpoint_dir);
     set("checkpoint_named", if order.names_checkpoints() { "yes" } else { "" });
     set("signal", &signal(&order.checkpoint.signal));
@@ -83,7 +89,11 @@ pub fn environment_file(order: &LaunchOrder, nodes: usize, paths: &Paths<'_>) ->
             odd.push(format!("{name}={value}"));
         }
     }
+    let starts_the_rest = order.processes == Processes::PerJob && nodes > 1;
     for (name, value) in OF_RANK {
+        if starts_the_rest && !OF_JOB.contains(name) {
+            continue;
+        }
         let _ = writeln!(text, "export {name}=\"{value}\"");
     }
     let _ = writeln!(text, "export PET_NPROC_PER_NODE={}", gpus_each.max(1));
@@ -107,8 +117,16 @@ pub fn environment_file(order: &LaunchOrder, nodes: usize, paths: &Paths<'_>) ->
 /// How many ranks a node gets.
 pub fn ranks_per_node(order: &LaunchOrder, nodes: usize) -> usize {
     match order.processes {
-        Processes::PerNode => 1,
+        Processes::PerJob | Processes::PerNode => 1,
         Processes::PerGpu => (order.gpus.len() / nodes.max(1)).max(1),
+    }
+}
+
+/// How many ranks there are in all.
+pub fn ranks(order: &LaunchOrder, nodes: usize) -> usize {
+    match order.processes {
+        Processes::PerJob => 1,
+        Processes::PerNode | Processes::PerGpu => ranks_per_node(order, nodes) * nodes.max(1),
     }
 }
 
@@ -172,6 +190,7 @@ mod tests {
             cwd: "/".to_owned(),
             env: env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             gpus: vec![0, 1, 2, 3],
+            processes: Processes::PerNode,
             resumes_from: 5.0,
             ..LaunchOrder::default()
         }
@@ -229,6 +248,17 @@ mod tests {
         for absent in ["SLURM_X", "CUDA_VISIBLE_DEVICES", "TRAINYARD_SOCKET"] {
             assert!(!lines.iter().any(|line| line.starts_with(absent)), "{absent} in\n{all}");
         }
+    }
+
+    #[test]
+    fn the_one_process_of_a_job_on_several_nodes_has_no_rank_to_hand_on() {
+        let once = LaunchOrder { processes: Processes::PerJob, ..order(&["/usr/bin/env"], &[]) };
+        let all = run(&once);
+        for name in ["RANK=", "WORLD_SIZE=", "NODE_RANK=", "PET_NNODES=", "PET_NODE_RANK="] {
+            assert!(!all.lines().any(|line| line.starts_with(name)), "{name} in\n{all}");
+        }
+        assert!(all.contains("MASTER_PORT=9") && all.contains("TRAINYARD_CHECKPOINT_DIR=/c/at-2"));
+        assert_eq!((ranks(&once, 2), ranks(&order(&[], &[]), 2)), (1, 2));
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::look::Lookout;
 use crate::ownership::Key as MarkKey;
 use crate::seen::{SlurmJob, SlurmSeen};
 use crate::slurm::SlurmOptions;
+use crate::unaccounted::Unaccounted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, SystemTime};
@@ -142,6 +143,7 @@ pub struct Worker {
     /// Jobs to be decided about.
     dirty: BTreeSet<JobId>,
     nodes: BTreeMap<String, NodeSeen>,
+    unaccounted: Unaccounted,
     /// Since when Slurm does not answer.
     down: Option<Instant>,
     /// What does not work, by what it is about.
@@ -170,6 +172,7 @@ impl Worker {
             runs: BTreeMap::new(),
             dirty: BTreeSet::new(),
             nodes: BTreeMap::new(),
+            unaccounted: Unaccounted::default(),
             down: None,
             troubles: BTreeMap::new(),
             told_trouble: None,

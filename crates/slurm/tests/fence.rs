@@ -5,6 +5,8 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trainyard_backend::LaunchOrder;
+use trainyard_backend::attempt_dir::Told;
+use trainyard_slurm::folder::{self, Folder};
 use trainyard_slurm::script::{self, Paths};
 use trainyard_types::{Attempt, JobId};
 
@@ -17,6 +19,8 @@ struct Yard {
     run: PathBuf,
     root: PathBuf,
     named: bool,
+    /// `CUDA_VISIBLE_DEVICES`, where Slurm sets it.
+    devices: Option<&'static str>,
 }
 
 impl Yard {
@@ -33,7 +37,7 @@ impl Yard {
         make(root.parent().unwrap(), ADA, 0o700);
         std::fs::set_permissions(&run, PermissionsExt::from_mode(0o711)).unwrap();
         std::fs::write(run.join("run.sh"), script::RUN).unwrap();
-        Some(Yard { run, root, named: false })
+        Some(Yard { run, root, named: false, devices: None })
     }
 
     /// Runs the second attempt of job 1 as its user: what it said and why it could not begin.
@@ -50,7 +54,7 @@ impl Yard {
             attempt: Attempt(2),
             argv: ["/bin/sh", "-c", text].map(str::to_owned).to_vec(),
             cwd: "/".to_owned(),
-            gpus: vec![0],
+            gpus: vec![0, 1],
             checkpoint_dir: self.root.display().to_string(),
             ..LaunchOrder::default()
         };
@@ -81,6 +85,7 @@ impl Yard {
             .env("SLURM_JOB_NUM_NODES", "1")
             .env("SLURM_NODEID", "0")
             .env("SLURMD_NODENAME", "n1")
+            .envs(self.devices.map(|devices| ("CUDA_VISIBLE_DEVICES", devices)))
             .stdout(std::process::Stdio::null())
             .status()
             .unwrap();
@@ -129,6 +134,28 @@ fn the_script_goes_on_with_its_users_own_checkpoints() {
     put(&yard.root.join("at-1/state"), "mine\n", ADA);
     let (log, _) = yard.go();
     assert_eq!(log, format!("mine\nran {}/at-2\n", yard.root.display()));
+}
+
+#[test]
+fn nothing_is_run_without_the_gpus_that_were_promised_and_the_place_is_to_blame() {
+    let Some(mut yard) = Yard::new("gpus") else { return };
+    make(&yard.root, ADA, 0o700);
+    for (devices, given) in [("", Some(0)), ("NoDevFiles", Some(0)), ("3", Some(1))] {
+        yard.devices = Some(devices);
+        let (log, trouble) = yard.go();
+        let given = given.map(|given| format!("gave it {given} of 2 GPUs on n1")).unwrap();
+        assert!(log.is_empty() && trouble.contains(&given), "{devices:?}: {log:?} {trouble:?}");
+        let folder = Folder::new(&yard.run, JobId(1), Attempt(2));
+        let exit = folder::exit_of(&folder, &Told::default()).unwrap();
+        assert!(exit.lost && exit.launch_error.is_some(), "{exit:?}");
+    }
+    for devices in ["0,3", "GPU-1,GPU-2", "0,1,2", "all"] {
+        yard.devices = Some(devices);
+        let (log, trouble) = yard.go();
+        assert!(log.contains("ran ") && trouble.is_empty(), "{devices:?}: {log:?} {trouble:?}");
+        std::fs::remove_dir_all(&yard.root).unwrap();
+        make(&yard.root, ADA, 0o700);
+    }
 }
 
 #[test]

@@ -145,6 +145,32 @@ fn own() -> u32 {
 }
 
 #[test]
+fn gpus_that_slurm_counts_as_used_and_no_job_has_are_set_aside_and_given_back() {
+    let yard = Yard::new("unaccounted");
+    // Its nodes have 2, 2, 8 and 1 GPUs in use, and there is one job, with two GPUs of n1.
+    let held = r#"{"jobs":[{"job_id":30,"job_state":"RUNNING","user_id":9,"submit_time":1,"name":"theirs",
+        "nodes":"n1","job_resources":{"nodes":"n1"},"gres_detail":["gpu:v100:2(IDX:0-1)"]}]}"#;
+    std::fs::write(yard.dir.join("jobs.new"), held).unwrap();
+    std::fs::rename(yard.dir.join("jobs.new"), yard.dir.join("jobs.json")).unwrap();
+    let mut nodes = std::collections::BTreeMap::new();
+    let mut next = || match yard.reports.recv_timeout(WAIT).expect("a report of a node") {
+        Report::Node { node, seen } => {
+            nodes.insert(node, (seen.claimed, seen.unaccounted));
+            nodes.clone()
+        }
+        _ => nodes.clone(),
+    };
+    let wanted = [("n1", (2, 0)), ("n2", (0, 2)), ("n3", (0, 8)), ("n4", (0, 1))];
+    let wanted = wanted.map(|(node, seen)| (node.to_owned(), seen)).into();
+    while next() != wanted {}
+    // Slurm finds its count again.
+    let counted = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seen/sinfo-22.05.json");
+    let sed = r#"s/"gres_used":"gpu:\([a-z0-9]*\):[0-9]*([^)]*)/"gres_used":"gpu:\1:0/g"#;
+    put(&yard.dir, "sinfo", &format!("sed '{sed}' '{}'", counted.display()));
+    while next().values().any(|(_, unaccounted)| *unaccounted > 0) {}
+}
+
+#[test]
 fn nothing_is_ever_done_to_a_number_that_names_another_job() {
     let me = own();
     for (name, comment, uid, at, word) in [

@@ -2,12 +2,14 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use trainyard_engine::Engine;
 use trainyard_framework::RawSettings;
 use trainyard_policies::compose::{Choice, Selection};
 use trainyard_policies::registry::{PLACERS, POLICIES};
 use trainyard_profile::{Catalog, CostModel};
-use trainyard_sim::{Options, Quiet, simulate};
+use trainyard_sim::{Observer, Options, simulate};
 use trainyard_types::{
     Cluster, Event, GpuAt, GpuType, Job, JobId, NodeId, Span, Tenant, TenantId, Tenants, Time, Work,
 };
@@ -148,13 +150,38 @@ fn case(selection: impl Strategy<Value = Selection>) -> impl Strategy<Value = Ca
     )
 }
 
+/// Looks at what jobs hold, and takes note of the first that could not have been launched.
+#[derive(Default)]
+struct Launched(Option<String>);
+
+impl Observer for Launched {
+    fn passed(&mut self, engine: &Engine) {
+        let (state, mut users) = (engine.state(), BTreeMap::<NodeId, JobId>::new());
+        for live in state.jobs.iter().flatten() {
+            let Some(held) = &live.state.held else { continue };
+            let (job, placement) = (live.spec.id, &held.placement);
+            let mut alone = true;
+            for (node, _) in placement.masks() {
+                alone &= users.insert(*node, job).is_none();
+            }
+            let rules = state.cluster.rules;
+            if !rules.keeps_parts(placement) || (rules.exclusive_nodes && !alone) {
+                self.0.get_or_insert(format!("job {} has {placement}", job.0));
+            }
+        }
+    }
+}
+
 fn holds(case: Case) -> Result<(), TestCaseError> {
     let cluster = Arc::new(case.cluster);
     let run = || {
         let pipeline = case.selection.build().expect("settings build");
-        simulate(&case.workload, &cluster, pipeline, &case.options, &mut Quiet)
+        let mut launched = Launched::default();
+        let outcome = simulate(&case.workload, &cluster, pipeline, &case.options, &mut launched);
+        (outcome, launched.0)
     };
-    let first = run();
+    let (first, bad) = run();
+    prop_assert_eq!(bad, None);
     prop_assert_eq!(first.stats.faults, 0, "{:?}", first.stats.fault_samples);
     prop_assert_eq!(first.stats.policy_errors + first.stats.policy_panics, 0);
     prop_assert_eq!(first.jobs.len() + first.unfinished.len(), case.workload.jobs.len());
@@ -164,7 +191,7 @@ fn holds(case: Case) -> Result<(), TestCaseError> {
         prop_assert!(one.ended >= submitted);
         prop_assert!(one.first_start.is_none_or(|start| start >= submitted));
     }
-    let second = run();
+    let (second, _) = run();
     prop_assert_eq!(&first.jobs, &second.jobs);
     Ok(())
 }
@@ -183,6 +210,18 @@ proptest! {
 
     #[test]
     fn they_hold_in_other_forms_of_policies_too(case in case((0..FORMS.len()).prop_map(|form| in_form(FORMS[form])))) {
+        holds(case)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, rng_seed: RngSeed::Fixed(22), ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_cannot_be_launched_is_never_granted_and_nobody_waits_for_ever(case in any_case(), rules in 1u8..4) {
+        let mut case = case;
+        case.cluster.rules.equal_per_node = rules & 1 != 0;
+        case.cluster.rules.exclusive_nodes = rules & 2 != 0;
         holds(case)?;
     }
 }

@@ -1,6 +1,6 @@
 //! What there is: nodes, GPU types, links.
 
-use crate::{GpuType, NodeId, PoolId, Tier, Want};
+use crate::{GpuType, NodeId, PlacementRules, PoolId, Tier, Want};
 use serde::{Deserialize, Serialize};
 
 /// A type of accelerator.
@@ -102,6 +102,9 @@ pub struct Cluster {
     pub links: Links,
     /// Names of pools, by [`PoolId`].
     pub pools: Vec<String>,
+    /// Which placements can be launched here.
+    #[serde(default)]
+    pub rules: PlacementRules,
 }
 
 impl Cluster {
@@ -164,23 +167,82 @@ impl Cluster {
 
     /// The most GPUs that a job could ever be given: of one type, in its pool, on so many nodes, with its memory and CPUs.
     pub fn most_gpus(&self, want: &Want) -> u32 {
-        let mut most = 0;
-        for (index, info) in self.kinds.iter().enumerate() {
+        self.largest_size(want, u32::MAX)
+    }
+
+    /// The most GPUs, but not more than `at_most`, that a job could ever be given. Not every size up to it can be: where
+    /// all nodes of a job give the same number, seven GPUs do not fit two nodes of four.
+    pub fn largest_size(&self, want: &Want, at_most: u32) -> u32 {
+        let sizes = self.sizes(want).map(|sizes| match self.rules.equal_per_node {
+            true => largest_in_equal_parts(&sizes, at_most),
+            false => sizes.iter().sum::<u32>().min(at_most),
+        });
+        sizes.max().unwrap_or(0)
+    }
+
+    /// The fewest GPUs, but not fewer than `at_least`, that a job could be given; nothing where there are too few.
+    pub fn smallest_size(&self, want: &Want, at_least: u32) -> Option<u32> {
+        let sizes = self.sizes(want).filter_map(|sizes| match self.rules.equal_per_node {
+            true => smallest_in_equal_parts(&sizes, at_least),
+            false => Some(at_least).filter(|least| sizes.iter().sum::<u32>() >= *least),
+        });
+        sizes.min()
+    }
+
+    /// For each type that a job accepts: how many GPUs each node could give it, most first, for as many nodes as it may
+    /// have.
+    fn sizes(&self, want: &Want) -> impl Iterator<Item = Vec<u32>> {
+        let accepts = |(index, info): (usize, &GpuKind)| {
             let kind = GpuType(index as u8);
             let small = info.memory_mib > 0 && info.memory_mib < want.gpu_memory_mib;
-            if small || !want.accepts(kind) {
-                continue;
-            }
-            let mut sizes: Vec<u32> = self
-                .nodes
-                .iter()
-                .filter(|node| node.kind == kind && want.pool.is_none_or(|pool| node.pool == pool))
-                .map(|node| node.gpus_for(want))
-                .collect();
+            (!small && want.accepts(kind)).then_some(kind)
+        };
+        self.kinds.iter().enumerate().filter_map(accepts).map(|kind| {
+            let in_pool = |node: &&Node| want.pool.is_none_or(|pool| node.pool == pool);
+            let nodes = self.nodes.iter().filter(|node| node.kind == kind).filter(in_pool);
+            let mut sizes: Vec<u32> = nodes.map(|node| node.gpus_for(want)).collect();
             sizes.sort_unstable_by(|a, b| b.cmp(a));
-            let nodes = if want.nodes_max == 0 { sizes.len() } else { usize::from(want.nodes_max) };
-            most = most.max(sizes.iter().take(nodes).sum());
-        }
-        most
+            if want.nodes_max > 0 {
+                sizes.truncate(usize::from(want.nodes_max));
+            }
+            sizes
+        })
+    }
+}
+
+/// The largest multiple of a number of nodes that each of them can hold its part of; `sizes` descend.
+fn largest_in_equal_parts(sizes: &[u32], at_most: u32) -> u32 {
+    let in_parts = |(nodes, size): (u32, &u32)| (*size).min(at_most / nodes) * nodes;
+    (1..).zip(sizes).map(in_parts).max().unwrap_or(0)
+}
+
+/// The smallest such multiple.
+fn smallest_in_equal_parts(sizes: &[u32], at_least: u32) -> Option<u32> {
+    let in_parts = |(nodes, size): (u32, &u32)| {
+        let part = at_least.div_ceil(nodes);
+        (part <= *size).then_some(part * nodes)
+    };
+    (1..).zip(sizes).filter_map(in_parts).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_size_is_one_that_can_be_launched() {
+        let mut cluster = Cluster::uniform(2, 4, "v100");
+        let want = Want::gpus(1);
+        let sizes = |cluster: &Cluster| [9, 8, 7, 6, 5, 3].map(|n| cluster.largest_size(&want, n));
+        assert_eq!(sizes(&cluster), [8, 8, 7, 6, 5, 3]);
+        cluster.rules.equal_per_node = true;
+        assert_eq!(sizes(&cluster), [8, 8, 6, 6, 4, 3]);
+        cluster.add_node(GpuType(0), 2);
+        assert_eq!(sizes(&cluster), [8, 8, 6, 6, 4, 3]);
+        assert_eq!(cluster.most_gpus(&want), 8);
+        let above = [1, 4, 5, 7, 9].map(|least| cluster.smallest_size(&want, least));
+        assert_eq!(above, [Some(1), Some(4), Some(6), Some(8), None]);
+        let one_node = Want { nodes_max: 1, ..want };
+        assert_eq!(cluster.most_gpus(&one_node), 4);
     }
 }

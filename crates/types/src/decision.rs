@@ -90,6 +90,13 @@ pub enum Reason {
         /// How many acceptable ones are free.
         free: u32,
     },
+    /// Enough GPUs are free, but not in a shape that can be launched here, such as the same number on each node.
+    Uneven {
+        /// How many it needs.
+        need: u32,
+        /// How many acceptable ones are free.
+        free: u32,
+    },
     /// Another job comes first.
     Outranked {
         /// Which.
@@ -185,6 +192,8 @@ pub enum Fault {
     Oversubscribed(GpuAt),
     /// More host CPUs or memory than a node has.
     HostOversubscribed(NodeId),
+    /// A shape that cannot be launched here.
+    WrongShape(JobId),
     /// A lease or minimum run time would be broken.
     LeaseBroken(JobId),
     /// The job may not be stopped.

@@ -3,7 +3,7 @@
 //! - [`ids`], [`time`], [`idset`]: dense ids, integer time, a set of ids.
 //! - [`job`]: what a user asked for and what has happened to it so far.
 //! - [`cluster`], [`tenant`]: what there is, and who may use how much of it.
-//! - [`placement`], [`grant`]: which GPUs, how much, with whom.
+//! - [`placement`], [`grant`]: which GPUs, how much, with whom; [`placement_rules`]: what of that can be launched.
 //! - [`config`]: the summary of a placement that a speed model needs.
 //! - [`event`]: what happened, and what the engine wants done.
 //! - [`decision`]: a plan as a difference, with its reasons.
@@ -23,6 +23,7 @@ pub mod idset;
 pub mod job;
 pub mod measured;
 pub mod placement;
+pub mod placement_rules;
 pub mod tenant;
 pub mod time;
 
@@ -39,5 +40,6 @@ pub use idset::{Id, IdSet};
 pub use job::{BatchMode, Class, End, Job, JobState, Phase, Progress, Want};
 pub use measured::{Measured, StepSeen};
 pub use placement::Placement;
+pub use placement_rules::PlacementRules;
 pub use tenant::{Tenant, Tenants};
 pub use time::{Rate, Span, Time, Work};

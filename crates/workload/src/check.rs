@@ -169,8 +169,8 @@ struct Sizes<'a> {
     seen: BTreeMap<Sort, u32>,
 }
 
-/// Types, pool, most nodes, GPU memory, CPUs, host memory.
-type Sort = (Vec<GpuType>, Option<PoolId>, u16, u32, u16, u32);
+/// Types, pool, most nodes, GPU memory, CPUs, host memory, and the most GPUs where not every size can be placed.
+type Sort = (Vec<GpuType>, Option<PoolId>, u16, u32, u16, u32, u32);
 
 impl<'a> Sizes<'a> {
     fn new(cluster: &'a Cluster) -> Sizes<'a> {
@@ -180,10 +180,12 @@ impl<'a> Sizes<'a> {
     fn most(&mut self, job: &Job) -> u32 {
         let want = &job.want;
         let host = (want.cpus_per_gpu, want.memory_mib_per_gpu);
-        let sort =
-            (want.kinds.to_vec(), want.pool, want.nodes_max, want.gpu_memory_mib, host.0, host.1);
         let cluster = self.cluster;
-        *self.seen.entry(sort).or_insert_with(|| cluster.most_gpus(want))
+        let at_most = if cluster.rules.is_none() { u32::MAX } else { want.gpus_max };
+        let memory = want.gpu_memory_mib;
+        let sort =
+            (want.kinds.to_vec(), want.pool, want.nodes_max, memory, host.0, host.1, at_most);
+        *self.seen.entry(sort).or_insert_with(|| cluster.largest_size(want, at_most))
     }
 }
 

@@ -9,7 +9,7 @@ use trainyard_types::{Cluster, GpuKind, Links, PoolId, Tenant, TenantId, Tenants
 pub(crate) fn parse(text: &str) -> Result<(Cluster, Tenants), InputError> {
     let document = Document::parse(text)?;
     let root = document.root();
-    root.allow(&["kind", "nodes", "links", "tenant"])?;
+    root.allow(&["kind", "nodes", "links", "placement", "tenant"])?;
     let mut cluster = Cluster { pools: vec!["default".to_owned()], ..Cluster::default() };
     for section in root.sections("kind")? {
         read_kind(&section, &mut cluster)?;
@@ -23,6 +23,12 @@ pub(crate) fn parse(text: &str) -> Result<(Cluster, Tenants), InputError> {
     }
     if let Some(section) = root.section("links")? {
         cluster.links = read_links(&section)?;
+    }
+    if let Some(section) = root.section("placement")? {
+        section.allow(&["equal_per_node", "exclusive_nodes"])?;
+        let rules = &mut cluster.rules;
+        rules.equal_per_node = section.flag("equal_per_node")?.unwrap_or(false);
+        rules.exclusive_nodes = section.flag("exclusive_nodes")?.unwrap_or(false);
     }
     Ok((cluster, read_tenants(&root)?))
 }

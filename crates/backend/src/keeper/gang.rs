@@ -35,7 +35,7 @@ pub struct Gang {
 /// How many ranks an order means.
 pub fn world(order: &LaunchOrder) -> u32 {
     match order.processes {
-        Processes::PerNode => 1,
+        Processes::PerJob | Processes::PerNode => 1,
         Processes::PerGpu => order.gpus.len().max(1) as u32,
     }
 }

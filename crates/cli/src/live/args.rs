@@ -218,9 +218,12 @@ pub struct RunArgs {
     /// Where it runs [default: here].
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// Start one process for each GPU, instead of one for each node.
+    /// Start one process for each GPU, each with its own rank, instead of one in all.
     #[arg(long)]
     pub per_gpu: bool,
+    /// Start one process on each node, as for torchrun, instead of one in all.
+    #[arg(long, conflicts_with = "per_gpu")]
+    pub per_node: bool,
     /// Print the id and go.
     #[arg(long)]
     pub detach: bool,

@@ -37,10 +37,15 @@ pub fn find(args: &SlurmArgs, places: &mut Places) -> Result<Option<Found>, Fail
     let before: Option<Inventory> = attempt_dir::read(&kept).map_err(operation)?;
     let calls = Arc::new(calls(&args.client)?);
     let partitions = args.slurm_partition.iter().cloned().collect();
-    let seen = Lookout::new(&calls).look();
+    let lookout = Lookout::new(&calls);
+    let seen = lookout.look();
     let (inventory, how) = match (seen, before) {
         (Ok(seen), before) => {
-            let now = Inventory::of(&seen, &NodeFilter { partitions });
+            let mut now = Inventory::of(&seen, &NodeFilter { partitions });
+            match lookout.is_exclusive(args.slurm_partition.as_deref()) {
+                Ok(exclusive) => now.cluster.rules.exclusive_nodes = exclusive,
+                Err(error) => tracing::warn!("partitions are taken to share nodes: {error}"),
+            }
             let inventory = now.continued(before.unwrap_or_default());
             let release = if seen.release.is_empty() { "Slurm" } else { &seen.release };
             (inventory, format!("by Slurm {}", release.trim_start_matches("Slurm ")))

@@ -119,7 +119,11 @@ fn described_by(args: &RunArgs) -> Result<JobSpec, Failure> {
         retries: args.retries,
         time_limit_seconds: time_limit.map(|span| span.as_secs_f64()),
         cwd: args.cwd.as_ref().map(|path| path.to_string_lossy().into_owned()),
-        processes: if args.per_gpu { Processes::PerGpu } else { Processes::PerNode },
+        processes: match (args.per_gpu, args.per_node) {
+            (true, _) => Processes::PerGpu,
+            (_, true) => Processes::PerNode,
+            _ => Processes::PerJob,
+        },
         ..JobSpec::default()
     };
     let command = job.argv.first().map(String::as_str).unwrap_or_default();

@@ -39,6 +39,7 @@ pub fn judge(exit: &Exit, terms: &Terms) -> Ending {
     // An older keeper does not tell when its job saved: work that was told is not given up for it.
     let answered = exit.acknowledged.unwrap_or(exit.saved.is_some());
     match exit.code {
+        _ if exit.launch_error.is_some() && exit.lost => Ending::Failed(Cause::Machine),
         _ if exit.launch_error.is_some() => Ending::Failed(Cause::Job),
         _ if exit.finished => Ending::Finished,
         _ if exit.lost => Ending::Failed(Cause::Machine),
@@ -105,6 +106,10 @@ mod tests {
         Exit { killed: true, ..asked(exit) }
     }
 
+    fn unstarted() -> Exit {
+        Exit { launch_error: Some("no".to_owned()), code: None, ..exit(0) }
+    }
+
     fn lost(exit: Exit) -> Exit {
         Exit { code: None, lost: true, ..exit }
     }
@@ -144,6 +149,8 @@ mod tests {
             ("killed after its grace, said finished", finished(killed(signal(9))), Finished),
             ("stopped before it ran", never_ran, UNSAVED),
             ("lost", lost(exit(0)), LOST),
+            ("not started, by its place", lost(unstarted()), LOST),
+            ("not started", unstarted(), FAILED),
             ("lost, asked, answered", lost(answered(exit(0))), LOST),
             ("lost, said finished", finished(lost(exit(0))), Finished),
             ("could not be started", unstarted.clone(), FAILED),

@@ -1,6 +1,7 @@
 //! What the backend sees of nodes, and what that means to the engine.
 
 use super::Core;
+use crate::words;
 use serde_json::{Value, json};
 use trainyard_backend::NodeSeen;
 use trainyard_types::{Event, JobId};
@@ -32,10 +33,10 @@ impl Core {
         if seen.up && (seen.drained.is_some() || self.drained.contains_key(name)) {
             self.apply(Event::NodeDrained(node));
         }
-        if before.claimed != seen.claimed {
-            self.apply(Event::Claimed(node, seen.claimed));
+        if before.set_aside() != seen.set_aside() {
+            self.apply(Event::Claimed(node, seen.set_aside()));
         }
-        let change = words(&before, &seen);
+        let change = change(&before, &seen);
         if !change.is_empty() {
             self.event("node", None, &format!("node {name} {change}"), json!(seen));
         }
@@ -51,13 +52,19 @@ impl Core {
 }
 
 /// What changed, for people; what others use comes and goes without a word.
-fn words(before: &NodeSeen, seen: &NodeSeen) -> String {
+fn change(before: &NodeSeen, seen: &NodeSeen) -> String {
     match (before.up, seen.up) {
         (true, false) => "is lost".to_owned(),
         (false, true) => "is back".to_owned(),
         _ => match (&before.drained, &seen.drained) {
             (None, Some(why)) => format!("takes no new work: {why}"),
             (Some(_), None) => "takes work again".to_owned(),
+            _ if before.unaccounted < seen.unaccounted => {
+                format!("has {}", words::unaccounted(seen.unaccounted))
+            }
+            _ if before.unaccounted > 0 && seen.unaccounted == 0 => {
+                "has the GPUs back that no job had".to_owned()
+            }
             _ => String::new(),
         },
     }

@@ -1,6 +1,6 @@
 //! From a submission to a job.
 
-use super::{Core, REMEMBERED_MAX, Said, text};
+use super::{Core, REMEMBERED_MAX, Said, shape, text};
 use crate::access::{self, Caller, Right};
 use crate::record::{Element, Record, Submission, Unit};
 use ring::digest::{SHA256, digest};
@@ -318,8 +318,11 @@ impl Core {
         want.gpu_memory_mib = spec.gpu_memory_mib;
         want.cpus_per_gpu = spec.cpus_per_gpu;
         want.memory_mib_per_gpu = spec.memory_mib_per_gpu;
-        want.nodes_max = spec.nodes_max;
-        let there = cluster.most_gpus(&want);
+        want.nodes_max = shape::nodes_max(cluster, spec, &want);
+        let there = cluster.largest_size(&want, want.gpus_max);
+        if least > there && !cluster.rules.is_none() && least <= cluster.most_gpus(&want) {
+            return Err(Problem::field(Code::Infeasible, "gpus", shape::uneven(cluster, &want)));
+        }
         if least > there {
             let detail = format!(
                 "it needs {least} GPUs, and there are at most {there} for it here: ask for fewer or for other types"

@@ -21,12 +21,15 @@ impl Seen {
         let nearest =
             explained.reasons.first().and_then(|reason| self.nearest(live, reason, &blockers));
         let not_before = self.not_before(live, &explained.reasons);
+        let lacks_room = explained.reasons.first().is_some_and(is_about_room);
+        let absent = if lacks_room { self.absent(&live.spec.want) } else { Vec::new() };
         let sentences = explained.reasons.iter();
+        let sentences = sentences.map(|reason| words::sentence(reason, now, &state.tenants));
         Some(WhyAnswer {
             job: job.0,
             standing: words::standing(live.state.phase),
             since: self.unix(explained.since),
-            reasons: sentences.map(|reason| words::sentence(reason, now, &state.tenants)).collect(),
+            reasons: sentences.chain(absent).collect(),
             data: (explained.reasons.iter())
                 .map(|reason| serde_json::to_value(reason).unwrap_or_default())
                 .collect(),
@@ -63,7 +66,9 @@ impl Seen {
                 let higher = self.snapshot.state.live(*by).map_or(0, |other| other.spec.priority);
                 Some(format!("job {} starting, or a priority above its {higher}", by.0))
             }
-            Reason::NoRoom { need, .. } | Reason::Fragmented { need, .. } => {
+            Reason::NoRoom { need, .. }
+            | Reason::Fragmented { need, .. }
+            | Reason::Uneven { need, .. } => {
                 let largest = largest_now(&self.snapshot, want);
                 if largest > 0 && largest < *need && need - largest <= need / 2 {
                     let fewer = need - largest;
@@ -89,6 +94,18 @@ impl Seen {
         let room = forecast(&self.snapshot, &live.spec.want);
         told.max(room.map(|wait| self.snapshot.now + wait))
     }
+}
+
+/// Whether more GPUs would help.
+fn is_about_room(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::NoRoom { .. }
+            | Reason::Fragmented { .. }
+            | Reason::Uneven { .. }
+            | Reason::Outranked { .. }
+            | Reason::Reserved { .. }
+    )
 }
 
 /// A job that holds what another could use: which, how many GPUs, and when it is expected to end.

@@ -101,7 +101,10 @@ impl Seen {
                     ("quarantined", Some(format!("failed too often; back in {seconds:.0} s")))
                 }
                 (None, None) if up == 0 && claimed == 0 => ("lost", None),
-                (None, None) => ("up", None),
+                (None, None) => {
+                    let gone = seen.map_or(0, |seen| seen.unaccounted);
+                    ("up", (gone > 0).then(|| words::unaccounted(gone)))
+                }
             };
             rows.push(NodeRow {
                 name: node.name.clone(),

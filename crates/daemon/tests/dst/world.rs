@@ -291,6 +291,7 @@ impl World {
             up: !self.dice.chance(200),
             drained: self.dice.chance(150).then(|| "for a while".to_owned()),
             claimed: self.dice.below(2 * gpus).saturating_sub(gpus) as u32,
+            unaccounted: self.dice.below(3 * gpus).saturating_sub(2 * gpus) as u32,
         };
         self.see(name, seen);
     }

@@ -10,6 +10,7 @@
 #   JOB.ATTEMPT/job/         of the job's user: launch.sh and env.sh by the daemon, the rest by this script:
 #     taken/                 made by whoever runs the attempt, once
 #     started exit trouble   when it began, how it ended, why it could not begin
+#     unfit                  what it could not begin for is the place: another may do
 #     alive                  touched every other second
 #     failed killed          the first rank that failed, with its code and whether it was asked; whether some had to be
 #                            killed
@@ -53,9 +54,9 @@ batch() {
         over 143
         return
     fi
-    if fence && enter; then
+    if has_gpus && fence && enter; then
         port=$(free_port)
-        if [ "$SLURM_JOB_NUM_NODES" -gt 1 ]; then
+        if [ "$SLURM_JOB_NUM_NODES" -gt 1 ] && [ -z "${ty_once:-}" ]; then
             spread "$port"
         else
             node "$port"
@@ -74,6 +75,24 @@ on_its_nodes() {
         [ "$name" = "${SLURMD_NODENAME:-}" ] && here=yes
     done
     [ "$here" = yes ] && [ "$count" = "$SLURM_JOB_NUM_NODES" ]
+}
+
+# Slurm may start a job without the GPUs it was promised, as when it lost count of them: then nothing is run. Where the
+# site's Slurm sets none of these variables, nobody can tell. A word that is no list of devices counts as all.
+has_gpus() {
+    [ "${ty_gpus:-0}" -gt 0 ] || return 0
+    for ty_given in "${CUDA_VISIBLE_DEVICES-unset}" "${ROCR_VISIBLE_DEVICES-unset}" "${ZE_AFFINITY_MASK-unset}"; do
+        case $ty_given in
+            unset) continue ;;
+            '' | NoDevFiles) ty_count=0 ;;
+            [0-9]* | GPU-* | MIG-*) ty_count=$(printf '%s,' "$ty_given" | tr -cd , | wc -c) ;;
+            *) return 0 ;;
+        esac
+        [ "$ty_count" -lt "$ty_gpus" ] || return 0
+        trouble "Slurm gave it $((ty_count)) of $ty_gpus GPUs on $SLURMD_NODENAME"
+        : >"$own/unfit"
+        return 1
+    done
 }
 
 # The checkpoints of the last attempt become this one's by a rename: an old run that still lives finds its path gone,
@@ -309,6 +328,7 @@ supervise() {
     trap : TERM
     log=$at/logs/$1/00000000000000000000
     ty_rank=$1 ty_local_rank=$local_rank ty_world=$((ty_ranks * SLURM_JOB_NUM_NODES)) ty_node=$number
+    [ -z "${ty_once:-}" ] || ty_world=1
     ty_checkpoints=${ty_checkpoint_root:+$ty_checkpoint_root/at-$attempt}
     # From here on the variables are the job's; the command is in the arguments.
     . "$own/env.sh"
@@ -345,7 +365,7 @@ fail() {
 if [ "${3:-}" = node ]; then
     attempt=$4 at=$run/$job.$4 own=$run/$job.$4/job
     . "$own/launch.sh"
-    enter || { put "$own/failed" "null 126 no"; exit 126; }
+    has_gpus && enter || { put "$own/failed" "null 126 no"; exit 126; }
     node "$5"
 else
     batch

@@ -33,7 +33,7 @@ impl Worker {
             self.see_job(job, began, (&seen, &by_id));
         }
         self.cancel_strays(&seen, began);
-        self.see_nodes(&seen);
+        self.see_nodes(&seen, began);
     }
 
     fn see_job(
@@ -105,29 +105,38 @@ impl Worker {
         }
     }
 
-    fn see_nodes(&mut self, seen: &SlurmSeen) {
+    fn see_nodes(&mut self, seen: &SlurmSeen, began: Instant) {
         let ours: BTreeSet<u32> = (self.ledger.entries.values())
             .filter(|entry| !entry.adopted || entry.marked)
             .filter_map(|entry| entry.slurm)
             .collect();
-        let mut claimed: BTreeMap<&str, u32> = BTreeMap::new();
-        // Numbers that are not ours any more were forgotten above.
-        for job in seen.jobs.iter().filter(|job| !ours.contains(&job.id)) {
+        // By node: what others have, and what all jobs have.
+        let mut counted: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+        for job in &seen.jobs {
             if matches!(Known::of(job), Known::Running | Known::Leaving) {
+                // Numbers that are not ours any more were forgotten above.
+                let is_foreign = u32::from(!ours.contains(&job.id));
                 for (node, gpus) in &job.held {
-                    *claimed.entry(node).or_default() += gpus;
+                    let (others, all) = counted.entry(node).or_default();
+                    *others = others.saturating_add(gpus * is_foreign);
+                    *all = all.saturating_add(*gpus);
                 }
             }
         }
+        let missing = self.missing(seen, began, &counted);
         let by_name: BTreeMap<&str, &SlurmNode> =
             seen.nodes.iter().map(|node| (node.name.as_str(), node)).collect();
         let mut reports: Vec<(String, NodeSeen)> = Vec::new();
         let inventory = &self.options.inventory;
         for (node, place) in inventory.cluster.nodes.iter().zip(&inventory.places) {
-            let others = claimed.get(place.node.as_str()).copied().unwrap_or(0);
-            let others = others.min(u32::from(node.gpus));
-            let now = by_name.get(place.node.as_str()).map_or_else(NodeSeen::default, |slurm| {
-                NodeSeen { up: is_up(slurm), drained: out_of_service(slurm), claimed: others }
+            let name = place.node.as_str();
+            let (others, _) = counted.get(name).copied().unwrap_or_default();
+            let claimed = others.min(u32::from(node.gpus));
+            let unaccounted = missing.get(name).copied().unwrap_or(0);
+            let unaccounted = unaccounted.min(u32::from(node.gpus) - claimed);
+            let now = by_name.get(name).map_or_else(NodeSeen::default, |slurm| {
+                let drained = out_of_service(slurm);
+                NodeSeen { up: is_up(slurm), drained, claimed, unaccounted }
             });
             reports.push((node.name.clone(), now));
         }
@@ -146,6 +155,27 @@ impl Worker {
                 (self.reports)(Report::Node { node, seen: now });
             }
         }
+    }
+
+    /// GPUs of nodes that Slurm counts as used though no job has them, for a while already.
+    fn missing<'a>(
+        &mut self,
+        seen: &'a SlurmSeen,
+        began: Instant,
+        counted: &BTreeMap<&str, (u32, u32)>,
+    ) -> BTreeMap<&'a str, u32> {
+        // What cannot be read may be a job that has them.
+        let all_read = seen.skipped.count == 0;
+        let mut missing = BTreeMap::new();
+        for node in seen.nodes.iter().filter(|_| all_read) {
+            let used = node.gpus_used.iter().fold(0u32, |sum, (_, gpus)| sum.saturating_add(*gpus));
+            let held = counted.get(node.name.as_str()).map_or(0, |(_, all)| *all);
+            let gone = self.unaccounted.note(&node.name, began, used.saturating_sub(held));
+            if gone > 0 {
+                missing.insert(node.name.as_str(), gone);
+            }
+        }
+        missing
     }
 
     /// Takes note of a call that failed. Steps are not taken while Slurm does not answer.

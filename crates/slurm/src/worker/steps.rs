@@ -15,6 +15,8 @@ const SETTLED: Duration = Duration::from_secs(2);
 const SILENT: Duration = Duration::from_secs(10);
 /// A job that never gets anywhere by Slurm's own words is given up after this.
 const HOPELESS: Duration = Duration::from_secs(10);
+/// A job that waits for GPUs where Slurm has none to give is planned anew after this: where it was sent there is no room.
+const CROWDED: Duration = Duration::from_secs(30);
 /// So many jobs that only wait are submitted before anything else is looked at.
 const SUBMITS_AT_ONCE: usize = 8;
 /// A job that ends so soon after its start, without a word of its script, was not cancelled by a person.
@@ -143,8 +145,11 @@ impl Worker {
         let now = Instant::now();
         let is_new = course.is_none() && entry.submissions == 0;
         let refused = run.retry_at.is_some_and(|at| now < at) && course.is_none();
-        let patience =
-            if run.hopeless || waits_in_vain(run) { HOPELESS } else { self.options.patience };
+        let patience = match run.slurm.as_deref().map(|job| job.reason.as_str()) {
+            _ if run.hopeless || waits_in_vain(run) => HOPELESS,
+            Some("Resources") => CROWDED.min(self.options.patience),
+            _ => self.options.patience,
+        };
         let known = match run.known {
             _ if entry.submitting => Known::Unknown,
             // What was another's is never submitted by us: the daemon withdraws it soon.
@@ -169,6 +174,7 @@ impl Worker {
             bad_node: run.bad_node,
             cut_short: run.slurm.as_deref().is_some_and(was_cut_short),
             cancelled_by_us: entry.cancelled.is_some() && entry.cancelled == entry.slurm,
+            lingers: run.known == Known::Running && run.since.elapsed() >= SILENT,
             requeueable: run.requeueable,
             stuck: run.released.is_some_and(|at| at.elapsed() > patience),
             withdrawn: entry.withdrawn,

@@ -71,6 +71,26 @@ fn a_gang_over_two_nodes_has_a_rank_for_each_gpu() {
 }
 
 #[test]
+fn a_plain_script_on_two_nodes_runs_once_and_can_start_the_rest() {
+    let Some(cluster) = Cluster::up("a plain script on two nodes") else { return };
+    let mut yard = Yard::new(&cluster);
+    let text = "echo run on $SLURMD_NODENAME rank ${RANK-none} of ${WORLD_SIZE-none} with $CUDA_VISIBLE_DEVICES; \
+                srun --ntasks-per-node=1 --mem=0 --overlap sh -c 'echo step on $SLURMD_NODENAME with $CUDA_VISIBLE_DEVICES' | sort";
+    let job = trainyard_backend::LaunchOrder {
+        processes: Processes::PerJob,
+        ..waiting(&yard, 2, 4, text)
+    };
+    yard.backend().launch(placed(&job, 1, &[("n1", 2), ("n2", 2)]));
+    let exit = yard.until_ended((2, 1));
+    assert_eq!(exit.code, Some(0), "{exit:?} {}", yard.log((2, 1), 0));
+    assert_eq!(
+        yard.log((2, 1), 0),
+        "run on n1 rank none of none with 0,1\nstep on n1 with 0,1\nstep on n2 with 0,1\n"
+    );
+    assert!(yard.log((2, 1), 1).is_empty());
+}
+
+#[test]
 fn when_a_rank_fails_the_others_are_stopped_and_its_code_counts() {
     let Some(cluster) = Cluster::up("a rank that fails") else { return };
     let mut yard = Yard::new(&cluster);

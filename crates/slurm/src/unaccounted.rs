@@ -1,0 +1,58 @@
+//! GPUs that Slurm counts as used though no job has them.
+//!
+//! A slurmctld that was killed may come back with jobs that are long over, end them and go on counting their GPUs. Whoever
+//! is sent there waits for what never comes. Jobs and nodes are looked at by two calls, and a job that has just ended is
+//! in one of them only: what is missing counts after it was missing for a while without a break.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// What is missing for so long is missing.
+const WINDOW: Duration = Duration::from_secs(5);
+
+/// How many GPUs of each node were missing at the last looks.
+#[derive(Debug, Default)]
+pub struct Unaccounted {
+    nodes: BTreeMap<String, VecDeque<(Instant, u32)>>,
+}
+
+impl Unaccounted {
+    /// Takes note of a look and answers how many GPUs of the node have been missing all the time. Constant work for a
+    /// node of which nothing is missing.
+    pub fn note(&mut self, node: &str, at: Instant, missing: u32) -> u32 {
+        if missing == 0 {
+            self.nodes.remove(node);
+            return 0;
+        }
+        if !self.nodes.contains_key(node) {
+            self.nodes.insert(node.to_owned(), VecDeque::new());
+        }
+        let Some(looks) = self.nodes.get_mut(node) else { return 0 };
+        looks.push_back((at, missing));
+        // One look from before the window stays, or nobody would know that it is over.
+        while looks.get(1).is_some_and(|(second, _)| at.duration_since(*second) >= WINDOW) {
+            looks.pop_front();
+        }
+        let covers = looks.front().is_some_and(|(first, _)| at.duration_since(*first) >= WINDOW);
+        let least = looks.iter().map(|(_, missing)| *missing).min();
+        least.filter(|_| covers).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_counts_after_a_while_and_no_longer_than_it_is() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut seen = Unaccounted::default();
+        let told =
+            [(0, 2), (2, 2), (4, 3), (5, 3), (6, 2), (9, 3), (10, 3), (11, 3), (12, 0), (13, 2)]
+                .map(|(seconds, missing)| seen.note("n1", at(seconds), missing));
+        assert_eq!(told, [0, 0, 0, 2, 2, 2, 2, 2, 0, 0]);
+        assert_eq!(seen.note("n1", at(18), 2), 2);
+        assert_eq!(seen.note("n2", at(18), 2), 0, "another node has a time of its own");
+    }
+}
