@@ -106,10 +106,6 @@ mod tests {
         Exit { killed: true, ..asked(exit) }
     }
 
-    fn unstarted() -> Exit {
-        Exit { launch_error: Some("no".to_owned()), code: None, ..exit(0) }
-    }
-
     fn lost(exit: Exit) -> Exit {
         Exit { code: None, lost: true, ..exit }
     }
@@ -149,8 +145,7 @@ mod tests {
             ("killed after its grace, said finished", finished(killed(signal(9))), Finished),
             ("stopped before it ran", never_ran, UNSAVED),
             ("lost", lost(exit(0)), LOST),
-            ("not started, by its place", lost(unstarted()), LOST),
-            ("not started", unstarted(), FAILED),
+            ("not started, by its place", lost(unstarted.clone()), LOST),
             ("lost, asked, answered", lost(answered(exit(0))), LOST),
             ("lost, said finished", finished(lost(exit(0))), Finished),
             ("could not be started", unstarted.clone(), FAILED),
