@@ -8,6 +8,8 @@ use crate::files::read_text;
 use crate::output::reason;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -15,6 +17,7 @@ use std::thread::sleep;
 use std::time::Duration;
 use trainyard_api::{API_PREFIX, Code, Problem};
 use trainyard_profile::InputError;
+use trainyard_types::{is_unprintable, printable};
 use ureq::http::Response;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::unversioned::resolver::DefaultResolver;
@@ -36,6 +39,8 @@ pub struct Client {
     base: String,
     token: Option<String>,
     tries: u32,
+    /// Whether people read what is asked for: then no text in an answer can do anything to their terminal.
+    for_people: bool,
 }
 
 /// Whether a request may be made twice.
@@ -83,7 +88,8 @@ impl Client {
                 (agent, "http://127.0.0.1".to_owned())
             }
         };
-        Ok(Client { agent, address, base, token, tries: TRIES })
+        let for_people = !asking.json;
+        Ok(Client { agent, address, base, token, tries: TRIES, for_people })
     }
 
     /// Where the daemon is.
@@ -112,6 +118,15 @@ impl Client {
         self.understood(self.bytes(path, query)?)
     }
 
+    /// Looks up what a job wrote, which is passed on as it is.
+    pub fn get_raw<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> Result<T, Failure> {
+        self.read(&self.bytes(path, query)?)
+    }
+
     /// Looks something up that is no JSON, or is passed on as it is.
     pub fn bytes(&self, path: &str, query: &[(&str, String)]) -> Result<Vec<u8>, Failure> {
         self.ask("GET", &with_query(path, query), &[], Repeat::Always)
@@ -135,11 +150,23 @@ impl Client {
         self.ask("DELETE", path, &[], Repeat::Unsent).map(drop)
     }
 
+    /// Every text in an answer is of some user: what people read has all of it printable from here on.
     fn understood<T: DeserializeOwned>(&self, body: Vec<u8>) -> Result<T, Failure> {
-        serde_json::from_slice(&body).map_err(|error| {
-            let what = format!("the answer of {} is not understood ({error})", self.address);
-            Failure::Operation(format!("{what}; is it a daemon of this version?"))
-        })
+        if !self.for_people || is_printable(&body) {
+            return self.read(&body);
+        }
+        let mut value: Value = self.read(&body)?;
+        make_printable(&mut value);
+        T::deserialize(value).map_err(|error| self.not_understood(&error))
+    }
+
+    fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Failure> {
+        serde_json::from_slice(body).map_err(|error| self.not_understood(&error))
+    }
+
+    fn not_understood(&self, error: &serde_json::Error) -> Failure {
+        let what = format!("the answer of {} is not understood ({error})", self.address);
+        Failure::Operation(format!("{what}; is it a daemon of this version?"))
     }
 
     fn ask(
@@ -210,6 +237,36 @@ impl Client {
                 Missed { unsent: false, ..missed(error) }
             })?;
         Ok(if answer.status().is_success() { Ok(body) } else { Err(problem(&answer, &body)) })
+    }
+}
+
+/// Whether no text of an answer needs a change: nothing in it is written as an escape, except quotes and slashes.
+fn is_printable(body: &[u8]) -> bool {
+    let mut bytes = body.iter();
+    while let Some(byte) = bytes.next() {
+        if *byte == b'\\' && !matches!(bytes.next(), Some(b'"' | b'\\' | b'/')) {
+            return false;
+        }
+    }
+    std::str::from_utf8(body).is_ok_and(|text| !text.contains(is_unprintable))
+}
+
+fn make_printable(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(safe) = printable(text) {
+                *text = safe;
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(make_printable),
+        Value::Object(fields) => {
+            let safe = std::mem::take(fields).into_iter().map(|(name, mut value)| {
+                make_printable(&mut value);
+                (printable(&name).into_owned(), value)
+            });
+            *fields = safe.collect();
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -310,4 +367,20 @@ pub fn encoded(text: &str) -> String {
         false => format!("%{byte:02X}"),
     });
     parts.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_and_names_of_fields_in_an_answer_become_printable() {
+        assert!(is_printable(br#"{"name":"a \"quoted\" \\ name"}"#));
+        for body in ["{\"a\":\"\\u001b[2J\"}", "{\"a\":\"\\n\"}", "{\"a\":\"\u{9b}\"}"] {
+            assert!(!is_printable(body.as_bytes()), "{body}");
+        }
+        let mut value = serde_json::json!({ "a\u{7}": ["\u{1b}c", { "b": "\n" }], "n": 1 });
+        make_printable(&mut value);
+        assert_eq!(value, serde_json::json!({ "a\\x07": ["\\x1bc", { "b": "\\n" }], "n": 1 }));
+    }
 }

@@ -4,7 +4,7 @@ use super::args::{OneJob, PsArgs, SomeJobs};
 use super::client::{Client, Repeat};
 use super::show::{clock, holdings, ids, since, standing, versioned};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use trainyard_api::answer::{JobRow, Standing, WhyAnswer};
@@ -129,7 +129,7 @@ pub fn act(args: &SomeJobs, act: &Act, word: &str, output: &Output) -> Result<()
                 // The first is told by whoever ends the program.
                 match &failed {
                     None => failed = Some(failure),
-                    Some(_) => eprintln!("error: {}", failure.message()),
+                    Some(_) => note(&format!("error: {}", failure.message())),
                 }
             }
         }

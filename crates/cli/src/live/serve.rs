@@ -8,11 +8,15 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::{files, given, options};
 use nix::sys::signal::{SigSet, Signal};
+use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tracing::field::Field;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::{self, Writer};
 use trainyard_backend::{Backend, Local, LocalOptions};
 use trainyard_daemon::core::CoreOptions;
 use trainyard_daemon::desk::PolicyRequest;
@@ -23,7 +27,7 @@ use trainyard_daemon::metrics::Metrics;
 use trainyard_daemon::recorder::RECORD_BYTES_MAX;
 use trainyard_engine::Setup;
 use trainyard_store::Store;
-use trainyard_types::Tenants;
+use trainyard_types::{Tenants, printable, printable_json};
 
 /// Bytes of log kept for each process.
 const LOG_BYTES_MAX: u64 = 256 << 20;
@@ -110,10 +114,39 @@ fn begin_log(form: LogForm) {
     let _ = match form {
         LogForm::Text => {
             let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            tracing::subscriber::set_global_default(subscriber.with_ansi(color).finish())
+            let subscriber =
+                subscriber.with_ansi(color).fmt_fields(format::debug_fn(field).delimited(" "));
+            tracing::subscriber::set_global_default(subscriber.finish())
         }
-        LogForm::Json => tracing::subscriber::set_global_default(subscriber.json().finish()),
+        LogForm::Json => {
+            let subscriber = subscriber.with_writer(|| JsonLines(std::io::stderr()));
+            tracing::subscriber::set_global_default(subscriber.json().finish())
+        }
     };
+}
+
+/// A field of a line of the log: whoever reads it with a terminal sees the text of users, and their terminal does not
+/// obey it.
+fn field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
+    let text = format!("{value:?}");
+    match field.name() {
+        "message" => write!(to, "{}", printable(&text)),
+        name => write!(to, "{name}={}", printable(&text)),
+    }
+}
+
+/// Lines of JSON, each whole, with everything escaped that a terminal obeys.
+struct JsonLines(std::io::Stderr);
+
+impl std::io::Write for JsonLines {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        self.0.write_all(printable_json(&String::from_utf8_lossy(line)).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Signals that ask for the end are waited for by one thread; all others, made later, leave them alone.

@@ -5,7 +5,7 @@ use super::client::{Client, Repeat, encoded};
 use super::show::{clock, versioned};
 use crate::failure::Failure;
 use crate::options::span;
-use crate::output::{Output, reason};
+use crate::output::{Output, note, reason};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
@@ -74,7 +74,7 @@ fn create(args: &TokenArgs, output: &Output) -> Result<(), Failure> {
         return output.print_json(&versioned(json!({ "token": shown, "info": info })));
     }
     let place = args.output.as_ref().map(|path| path.display().to_string());
-    eprintln!("token {} makes requests of {} as {}", info.name, info.user, info.role.name());
+    note(&format!("token {} makes requests of {} as {}", info.name, info.user, info.role.name()));
     match (shown, place) {
         (Some(token), _) => {
             eprintln!(

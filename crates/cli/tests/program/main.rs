@@ -6,6 +6,8 @@ mod daemon;
 #[cfg(feature = "live")]
 mod elastic;
 #[cfg(feature = "live")]
+mod escapes;
+#[cfg(feature = "live")]
 mod expecting;
 #[cfg(feature = "live")]
 mod live;
