@@ -293,7 +293,7 @@ impl Desk for Front {
     }
 
     fn refused(&self, user: String, action: String, target: String) {
-        let caller = Caller { user, uid: None, role: access::Role::Viewer };
+        let caller = Caller::named(&user, access::Role::Viewer);
         let ask = Box::new(Ask::Refused { action, target });
         let (reply, _) = oneshot::channel();
         // Nobody waits for it.

@@ -12,7 +12,6 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use trainyard_api::answer::Status;
 use trainyard_daemon::access::Role;
 use trainyard_daemon::desk::TokenInfo;
 use trainyard_profile::InputError;
@@ -55,13 +54,10 @@ fn create(args: &TokenArgs, output: &Output) -> Result<(), Failure> {
         return Err(Failure::Operation(format!("{}: is there already", path.display())));
     }
     let client = Client::open(&args.asking)?;
-    let user = match &args.user {
-        Some(user) => user.clone(),
-        None => client.get::<Status>("/status", &[])?.user,
-    };
+    // Without a name the daemon says whom it stands for: whoever asks, but never root.
     let request = json!({
         "name": args.name,
-        "user": user,
+        "user": args.user,
         "role": role.name(),
         "expires_seconds": expires.map(|span| span.as_secs_f64()),
     });

@@ -4,6 +4,8 @@ mod bad_input;
 #[cfg(feature = "live")]
 mod daemon;
 #[cfg(feature = "live")]
+mod descriptors;
+#[cfg(feature = "live")]
 mod elastic;
 #[cfg(feature = "live")]
 mod escapes;

@@ -243,8 +243,7 @@ async fn authenticate(
         let detail = "the token is not known here or has expired: ask an admin for a new one";
         return Err(unknown(Problem::field(Code::Unauthenticated, "Authorization", detail)));
     };
-    let uid = rim.users.uid(&info.user).await;
-    Ok((Caller { user: info.user, uid, role: info.role }, who))
+    Ok((rim.users.behind_token(&info).await, who))
 }
 
 /// Writes a refusal down, unless this peer is refused so often that the record itself would be the harm.
