@@ -62,6 +62,32 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
+    /// It was there, and is not any more.
+    #[error(
+        "{}: the store is gone, and jobs of it may be running; `trainyard store restore` brings back a backup; \
+         to begin with no jobs, and to end those that run, remove {}",
+        path.display(), lock.display()
+    )]
+    Gone {
+        /// The store.
+        path: PathBuf,
+        /// What remembers it.
+        lock: PathBuf,
+    },
+    /// The daemon did not end well, and what it wrote last is not there any more.
+    #[error(
+        "{}: the log {} is gone, and with it what was written last; put it back, or bring back a backup with \
+         `trainyard store restore`; to go on with what the main file has, remove {}",
+        path.display(), log.display(), lock.display()
+    )]
+    LogGone {
+        /// The store.
+        path: PathBuf,
+        /// Its log.
+        log: PathBuf,
+        /// What remembers it.
+        lock: PathBuf,
+    },
     /// There is no room on the disk.
     #[error("{}: no room: {reason}; nothing of this change was kept, free some space and try again", path.display())]
     Full {

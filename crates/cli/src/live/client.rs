@@ -2,10 +2,11 @@
 
 use super::args::Asking;
 use super::server::{self, Address};
+use super::show::clock;
 use super::socket::SocketConnector;
 use crate::failure::Failure;
 use crate::files::read_text;
-use crate::output::reason;
+use crate::output::{note, reason};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -13,9 +14,10 @@ use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
-use trainyard_api::{API_PREFIX, Code, Problem};
+use trainyard_api::{API_PREFIX, Code, Problem, STALE_HEADER};
 use trainyard_profile::InputError;
 use trainyard_types::{is_unprintable, printable};
 use ureq::http::Response;
@@ -41,6 +43,10 @@ pub struct Client {
     tries: u32,
     /// Whether people read what is asked for: then no text in an answer can do anything to their terminal.
     for_people: bool,
+    /// Since when the daemon can write nothing, and which moment it shows.
+    stale: Mutex<Option<(f64, f64)>>,
+    /// Whether that is said, once.
+    tells: bool,
 }
 
 /// Whether a request may be made twice.
@@ -89,7 +95,8 @@ impl Client {
             }
         };
         let for_people = !asking.json;
-        Ok(Client { agent, address, base, token, tries: TRIES, for_people })
+        let stale = Mutex::default();
+        Ok(Client { agent, address, base, token, tries: TRIES, for_people, stale, tells: true })
     }
 
     /// Where the daemon is.
@@ -106,7 +113,33 @@ impl Client {
     /// From now on nothing is asked again: whoever calls looks again anyway.
     pub fn asking_once(mut self) -> Client {
         self.tries = 1;
+        // Whoever looks again has a place of its own for warnings.
+        self.tells = false;
         self
+    }
+
+    /// Since when the daemon can write nothing, and which moment it shows, by its last answer.
+    pub fn stale(&self) -> Option<(f64, f64)> {
+        *self.stale.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_stale(&self, answer: &Response<Body>) {
+        let told = answer.headers().get(STALE_HEADER).and_then(|told| told.to_str().ok());
+        let part = |name: &str| -> Option<f64> {
+            let mut parts = told?.split(',');
+            parts.find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+        };
+        let now = part("since").zip(part("as-of"));
+        let mut stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some((since, as_of)), None, true) = (now, *stale, self.tells) {
+            note(&format!(
+                "warning: the daemon cannot write its store since {}: nothing new is accepted, and what is shown is as \
+                 of {}; `trainyard status` says why",
+                clock(since),
+                clock(as_of)
+            ));
+        }
+        *stale = now;
     }
 
     /// Looks something up.
@@ -231,6 +264,7 @@ impl Client {
                 .and_then(|request| self.agent.run(request)),
         };
         let mut answer = sent.map_err(missed)?;
+        self.note_stale(&answer);
         let body =
             answer.body_mut().with_config().limit(ANSWER_MAX).read_to_vec().map_err(|error| {
                 // It arrived, for it was answered.

@@ -51,7 +51,11 @@ pub fn list(args: &PsArgs, output: &Output) -> Result<(), Failure> {
     }
     let Jobs { jobs } = client.get("/jobs", &query)?;
     if jobs.is_empty() {
-        return output.print("no jobs\n");
+        return output.print(&match client.stale() {
+            None => "no jobs\n".to_owned(),
+            // None that are on disk: what is running is another question.
+            Some((_, as_of)) => format!("no jobs were known at {}\n", clock(as_of)),
+        });
     }
     let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
     let heading = ["id", "name", "user", "standing", "for", "GPUs", "where", "done", "why"];

@@ -28,7 +28,7 @@ const LOOKS: [&str; 26] = [
     "why 4",
     "why 4 --json",
     "eta 4",
-    "whatif",
+    "whatif --policy fifo",
     "fair",
     "fair --json",
     "acct",
@@ -55,7 +55,7 @@ fn submit_hostile(daemon: &Daemon) {
     };
     job("ends.json", json!(["sh", "-c", "exit 3", HOSTILE]));
     job("lost.json", json!([format!("/{HOSTILE}")]));
-    job("long.json", json!(["sleep", "60", HOSTILE]));
+    job("long.json", json!(["sh", "-c", "exec sleep 60", HOSTILE]));
     for name in ["ends.json", "lost.json"] {
         let failed = daemon.ask(&["submit", "--wait", "--json", name]);
         assert_ne!(failed.code, 0, "{}{}", failed.out, failed.err);

@@ -74,8 +74,11 @@ pub struct TokenMade {
 /// A sign of life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
-    /// Always `ok`.
+    /// `ok`, or `store-failed` while nothing can be written.
     pub status: String,
+    /// Since when nothing can be written, in seconds of Unix time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<f64>,
 }
 
 /// `POST /v1/jobs`.
@@ -344,13 +347,15 @@ pub async fn metrics(asked: Asked) -> Said {
 }
 
 /// `GET /openapi.json`.
-pub fn openapi() -> Said {
+pub fn openapi(_: &Rim) -> Said {
     Answer::bytes(openapi::document().as_bytes().to_vec(), "application/json", usize::MAX)
 }
 
-/// `GET /healthz`.
-pub fn healthz() -> Said {
-    Answer::bytes(br#"{"status":"ok"}"#.to_vec(), "application/json", usize::MAX)
+/// `GET /healthz`. The daemon lives as long as it answers, so the status is 200 whatever it says.
+pub fn healthz(rim: &Rim) -> Said {
+    let since = rim.desk.stale().map(|stale| stale.since);
+    let status = if since.is_some() { "store-failed" } else { "ok" };
+    Answer::json(&Health { status: status.to_owned(), since }, &rim.limits)
 }
 
 /// Seconds of Unix time.
