@@ -30,6 +30,20 @@ pub enum StoreError {
         /// The newest version this program knows.
         known: u32,
     },
+    /// Its tables are newer than its mark says.
+    #[error(
+        "{}: the store is newer than its mark: it is marked as version {marked} and has the tables of version {found}; \
+         an older program or a tool changed the mark; `PRAGMA user_version = {found}` sets it right",
+        path.display()
+    )]
+    Mismarked {
+        /// The store.
+        path: PathBuf,
+        /// What the mark says.
+        marked: u32,
+        /// What the tables are.
+        found: u32,
+    },
     /// An older program wrote it, and only a writer can upgrade it.
     #[error(
         "{}: the store has version {found}, this program reads version {known}; \

@@ -38,7 +38,7 @@ pub use ids::{
     Attempt, GpuAt, GpuType, GraphId, GroupId, JobId, ModelId, NodeId, PoolId, TenantId,
 };
 pub use idset::{Id, IdSet};
-pub use job::{BatchMode, Class, End, Job, JobState, Phase, Progress, Want};
+pub use job::{BatchMode, Class, End, Job, JobState, Phase, Progress, RETRIES_DEFAULT, Want};
 pub use measured::{Measured, StepSeen};
 pub use placement::Placement;
 pub use printable::{is_unprintable, printable, printable_json, printable_lines};

@@ -58,7 +58,7 @@ pub fn list(args: &PsArgs, output: &Output) -> Result<(), Failure> {
         });
     }
     let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
-    let heading = ["id", "name", "user", "standing", "for", "GPUs", "where", "done", "why"];
+    let heading = ["id", "name", "user", "standing", "for", "GPUs", "held", "where", "done", "why"];
     output.print(&listing(&heading, &rows, output.ink, output.width))?;
     if jobs.len() >= args.limit as usize {
         let last = jobs.iter().map(|job| job.id).min().unwrap_or(0);
@@ -71,6 +71,7 @@ pub fn list(args: &PsArgs, output: &Output) -> Result<(), Failure> {
 
 fn row(job: &JobRow) -> Vec<String> {
     let done = job.progress.map(|share| format!("{:.0} %", share * 100.0));
+    let held: usize = job.holds.iter().map(|hold| hold.gpus.len()).sum();
     vec![
         job.id.to_string(),
         job.name.clone(),
@@ -78,6 +79,7 @@ fn row(job: &JobRow) -> Vec<String> {
         standing(job.standing),
         since(job.since),
         job.gpus.to_string(),
+        if held > 0 { held.to_string() } else { String::new() },
         holdings(&job.holds),
         done.unwrap_or_default(),
         job.why.clone(),

@@ -195,7 +195,10 @@ async fn screen_and_ask(
     let key = input::idempotency_key(&head.headers)?;
     let (body, _room) = match route.body {
         None => (Bytes::new(), None),
-        Some(_) => read(body, &head.headers, rim).await?,
+        Some(_) => {
+            input::check_content_type(&head.headers)?;
+            read(body, &head.headers, rim).await?
+        }
     };
     // A wait that was asked for is bounded by its own limit and comes on top.
     let waits = route.query.iter().any(|param| param.name == "wait");
