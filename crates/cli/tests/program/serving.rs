@@ -3,6 +3,7 @@
 use super::daemon::{Daemon, PATIENCE, fresh_folder, program, ran};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -166,6 +167,30 @@ fn a_store_or_a_log_that_was_deleted_is_missed_and_its_jobs_run_on() {
     assert_eq!(daemon.standing(&job), "running", "nothing was done to it");
     let pid = fs::read_to_string(daemon.folder.join("pid")).expect("it ran");
     assert!(Path::new("/proc").join(pid.trim()).exists(), "its process is the first one");
+}
+
+#[test]
+fn a_folder_that_others_can_change_is_refused_with_what_mends_it() {
+    let folder = fresh_folder("open");
+    let state = folder.join("s");
+    fs::create_dir(&state).expect("a folder");
+    let mode = |mode: u32| fs::set_permissions(&state, fs::Permissions::from_mode(mode));
+    // A policy that is not there ends each start right after the folder was looked at.
+    let serve =
+        || ran(program(&folder, &["serve", "--state", "s", "--gpus", "2", "--policy", "fiffo"]));
+    mode(0o1777).expect("a mode");
+    let refused = serve();
+    assert!(refused.code == 1 && refused.err.contains("chmod go-w"), "{}", refused.err);
+    mode(0o775).expect("a mode");
+    let warned = serve();
+    assert!(warned.code == 3 && warned.err.contains("chmod g-w"), "{}", warned.err);
+    mode(0o711).expect("a mode");
+    assert!(!serve().err.contains("chmod"));
+    if std::os::unix::fs::chown(&state, Some(2), None).is_ok() {
+        let refused = serve();
+        assert!(refused.code == 1 && refused.err.contains("chown -R 0"), "{}", refused.err);
+    }
+    let _ = fs::remove_dir_all(&folder);
 }
 
 #[test]
