@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn texts_of_users_cannot_break_out() {
-        assert_eq!(escape("<b a=\"x\">'&\n"), "&lt;b a=&quot;x&quot;&gt;&#39;&amp; ");
+        assert_eq!(escape("<b a=\"x\">'&\n"), "&lt;b a=&quot;x&quot;&gt;&#39;&amp;\\n");
     }
 
     #[test]

@@ -6,13 +6,13 @@ use std::fs;
 use trainyard_types::is_unprintable;
 
 /// Colours, a cleared screen, a link, the clipboard, bells, a return, new lines, C1 controls, turned text.
-const HOSTILE: &str = "x\u{1b}[2J\u{1b}[31m\u{1b}]8;;http://evil\u{1b}\\\u{1b}]52;c;eA==\u{7}\r\nroot\t\u{8}\u{7f}\u{9b}2K\u{90}\u{202e}\u{2066}\u{200f}\u{2028}y";
+const HOSTILE: &str = "x\u{1b}[2J\u{1b}[31m\u{1b}]8;;http://evil\u{1b}\\\u{1b}]52;c;eA==\u{7}\r\nforged\t\u{8}\u{7f}\u{9b}2K\u{90}\u{202e}\u{2066}\u{200f}\u{2028}y";
 
 fn check(what: &str, text: &str) {
     let found: Vec<char> =
         text.chars().filter(|letter| is_unprintable(*letter) && *letter != '\n').collect();
     assert!(found.is_empty(), "{what} prints {found:?}: {text:?}");
-    assert!(!text.contains("\nroot"), "{what} lets a text begin a line of its own: {text:?}");
+    assert!(!text.contains("\nforged"), "{what} lets a text begin a line of its own: {text:?}");
 }
 
 /// Commands that look, on a daemon with jobs 1 to 4.
