@@ -27,5 +27,8 @@ pub use spec::{Checkpoint, JobSpec, Processes};
 /// The version of everything here, sent with every answer.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// The header that says that nothing can be written, since when, and which moment is shown: `since=1.0, as-of=2.0`.
+pub const STALE_HEADER: &str = "trainyard-stale";
+
 /// Where the API lives.
 pub const API_PREFIX: &str = "/v1";

@@ -73,7 +73,7 @@ pub struct JobSpec {
     pub min_run_seconds: f64,
     /// Whether it may be stopped and resumed.
     pub preemptible: bool,
-    /// How often it is tried again after a failure.
+    /// How often it is tried again after a failure of its own; 3 by default.
     pub retries: u16,
     /// How it saves its state.
     pub checkpoint: Checkpoint,
@@ -124,7 +124,7 @@ impl Default for JobSpec {
             time_limit_seconds: None,
             min_run_seconds: 0.0,
             preemptible: true,
-            retries: 3,
+            retries: trainyard_types::RETRIES_DEFAULT,
             checkpoint: Checkpoint::default(),
             hold: false,
             array: None,

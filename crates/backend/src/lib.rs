@@ -8,6 +8,7 @@
 //! - [`environment`]: what a rank finds in its environment.
 //! - [`mod@discover`]: what this machine has.
 //! - [`cgroup`], [`processes`]: the two ways to know and to end all processes of an attempt.
+//! - [`descriptors`]: what a program inherits and must not hand on.
 //! - [`program`]: the hidden commands.
 //!
 //! The rules that make "nothing lost, nothing run twice" hold:
@@ -21,6 +22,7 @@
 pub mod attempt_dir;
 pub mod cgroup;
 pub mod checkpoints;
+pub mod descriptors;
 pub mod discover;
 pub mod environment;
 pub mod helper;

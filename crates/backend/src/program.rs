@@ -14,6 +14,10 @@ The first two are started by the daemon, not by hand.";
 /// Runs a hidden command; nothing if the arguments are none.
 pub fn main(arguments: &[OsString]) -> Option<ExitCode> {
     let (name, rest) = arguments.split_first()?;
+    if matches!(name.to_str(), Some("keeper" | "helper" | "rank")) {
+        // Each of these starts what a user wrote, or is one step away from it.
+        crate::descriptors::close_inherited();
+    }
     match (name.to_str()?, rest) {
         ("keeper", [dir]) => Some(crate::keeper::main(Path::new(dir), None)),
         ("keeper", [dir, uid]) => {

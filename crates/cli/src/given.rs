@@ -3,7 +3,7 @@
 use crate::args::GivenArgs;
 use crate::failure::{BadInput, Failure};
 use crate::{files, options, spec};
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trainyard_profile::{Catalog, InputError, profile_file};
@@ -149,7 +149,7 @@ fn note_drops(path: &Path, report: &import::ImportReport) {
         let text =
             format!("{path}: {dropped} of {rows} rows give no job; see `trainyard trace check`");
         // Nobody reads it: that is no failure.
-        let _ = writeln!(std::io::stderr(), "note: {text}");
+        crate::output::note(&format!("note: {text}"));
     }
 }
 

@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use trainyard_report::table::Ink;
+use trainyard_types::{printable, printable_json, printable_lines};
 
 /// The terminal and the files of one run of the program.
 pub struct Output {
@@ -43,8 +44,18 @@ impl Output {
         });
     }
 
-    /// Prints text as it is.
+    /// Prints lines of text. What a terminal would obey is written out, except for our own colours.
+    ///
+    /// Whatever a command shows goes through here, so no name or message of a user can do anything to a terminal.
     pub fn print(&self, text: &str) -> Result<(), Failure> {
+        match self.ink {
+            Ink::Plain => self.print_raw(&printable_lines(text)),
+            Ink::Colour => self.print_raw(&coloured(text)),
+        }
+    }
+
+    /// Prints text as it is: what a job wrote is its user's own.
+    pub fn print_raw(&self, text: &str) -> Result<(), Failure> {
         io::stdout().lock().write_all(text.as_bytes()).map_err(stdout_failed)
     }
 
@@ -59,7 +70,13 @@ impl Output {
 
     /// Prints JSON, one value, readable.
     pub fn print_json(&self, value: &serde_json::Value) -> Result<(), Failure> {
-        self.print(&format!("{value:#}\n"))
+        self.print_raw(&printable_json(&format!("{value:#}\n")))
+    }
+
+    /// Prints JSON, one value in one line.
+    #[cfg(feature = "live")]
+    pub fn print_json_line(&self, value: &serde_json::Value) -> Result<(), Failure> {
+        self.print_raw(&format!("{}\n", printable_json(&value.to_string())))
     }
 
     /// Sees to it that all text is out.
@@ -118,8 +135,46 @@ pub fn report_failure(failure: &Failure, as_json: bool) {
     if message.is_empty() {
         return;
     }
-    let text = if as_json { failure.json().to_string() } else { format!("error: {message}") };
-    let _ = writeln!(io::stderr(), "{text}");
+    match (as_json, failure) {
+        (true, _) => note(&printable_json(&failure.json().to_string())),
+        // A fault of the command line comes with its usage, in lines.
+        (false, Failure::Usage(_)) => message.lines().enumerate().for_each(|(index, line)| {
+            note(&format!("{}{line}", if index == 0 { "error: " } else { "" }));
+        }),
+        (false, _) => note(&format!("error: {message}")),
+    }
+}
+
+/// Says one thing beside the output, on standard error.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", printable(text));
+}
+
+/// Text with everything written out that a terminal obeys, except for ends of lines and colours.
+///
+/// Colours are put around cells that are printable already, see `trainyard_report::table`.
+fn coloured(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("\u{1b}[") {
+        let (before, sequence) = rest.split_at(at);
+        safe.push_str(&printable_lines(before));
+        let numbers =
+            sequence[2..].find(|letter: char| !(letter.is_ascii_digit() || letter == ';'));
+        let end = numbers.map(|end| end + 2).filter(|end| sequence[*end..].starts_with('m'));
+        match end {
+            Some(end) => {
+                safe.push_str(&sequence[..=end]);
+                rest = &sequence[end + 1..];
+            }
+            None => {
+                safe.push_str(&printable(&sequence[..1]));
+                rest = &sequence[1..];
+            }
+        }
+    }
+    safe.push_str(&printable_lines(rest));
+    safe
 }
 
 /// What a panic said.
@@ -160,5 +215,17 @@ fn stdout_failed(error: io::Error) -> Failure {
     match kind {
         ErrorKind::BrokenPipe => Failure::ClosedPipe,
         _ => Failure::Operation(format!("cannot write to standard output: {}", reason(&error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_stay_and_other_sequences_are_written_out() {
+        let text = "\u{1b}[1mname\u{1b}[0m\n\u{1b}[2J\u{1b}]0;x\u{7}\u{1b}[1;32mé\u{1b}[";
+        let shown = "\u{1b}[1mname\u{1b}[0m\n\\x1b[2J\\x1b]0;x\\x07\u{1b}[1;32mé\\x1b[";
+        assert_eq!(coloured(text), shown);
     }
 }

@@ -155,6 +155,7 @@ fn host(nodes: u32, folder: &Path, metrics: &Arc<Metrics>) -> (Running, Front) {
         processes_max: 0,
         log_bytes_max: 0,
         announces: false,
+        rules: Default::default(),
     };
     let options = HostOptions {
         core,
@@ -193,7 +194,7 @@ async fn main() {
     std::fs::create_dir_all(&folder).expect("the folder for temporary files can be used");
     let metrics = Arc::new(Metrics::new());
     let (running, front) = host(nodes, &folder, &metrics);
-    let caller = Caller { user: "ann".to_owned(), uid: None, role: Role::Admin };
+    let caller = Caller::named("ann", Role::Admin);
     let request = SubmitRequest { jobs: jobs(count), key: None };
     front.submit(caller.clone(), request).await.expect("the jobs are taken on");
     let token = token(&front, caller).await;

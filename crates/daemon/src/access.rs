@@ -2,7 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trainyard_api::{Code, Problem};
+use std::collections::BTreeMap;
+use trainyard_api::{Code, JobSpec, Problem};
 
 /// What a caller may do at most; each role may do all that the ones before it may.
 #[derive(
@@ -49,6 +50,92 @@ pub struct Caller {
     pub uid: Option<u32>,
     /// What it may do at most.
     pub role: Role,
+    /// The Unix groups that this user is in, by name.
+    #[serde(default)]
+    pub groups: Vec<String>,
+}
+
+impl Caller {
+    /// Somebody with a role, without a Unix user or groups.
+    pub fn named(user: &str, role: Role) -> Caller {
+        Caller { user: user.to_owned(), uid: None, role, groups: Vec::new() }
+    }
+}
+
+/// How far the submissions of each role may go, and who belongs to which tenant.
+///
+/// Without such limits the one who asks for the most gets the most, and pays with the share of others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    /// The highest priority of each role; one that is not named has no limit.
+    pub priority_max: BTreeMap<Role, i32>,
+    /// The largest weight of each role; one that is not named has no limit.
+    pub weight_max: BTreeMap<Role, f64>,
+    /// Who may submit for a tenant beside operators: names of users, `@group`, or `*` for everybody.
+    pub members: BTreeMap<String, Vec<String>>,
+}
+
+impl Default for Rules {
+    /// Users have the priority and the weight of everybody else, and the tenant of their own name.
+    fn default() -> Rules {
+        Rules {
+            priority_max: [(Role::User, 0)].into(),
+            weight_max: [(Role::User, 1.0)].into(),
+            members: BTreeMap::new(),
+        }
+    }
+}
+
+impl Rules {
+    /// Whether a caller may submit this; if not, what would be allowed and who can change that.
+    pub fn check(&self, caller: &Caller, spec: &JobSpec) -> Result<(), Problem> {
+        let above = |field: &str, asked: String, most: String| {
+            let role = caller.role.name();
+            let flag = format!("--{field}-max {role}={asked}");
+            let detail = format!(
+                "`{field}` is {asked}, and the role {role} may ask for {most} at most: an operator can submit it, \
+                 and an admin can start the daemon with {flag}"
+            );
+            Problem::field(Code::Denied, field, detail)
+        };
+        if let Some(most) = self.priority_max.get(&caller.role)
+            && spec.priority > *most
+        {
+            return Err(above("priority", spec.priority.to_string(), most.to_string()));
+        }
+        if let Some(most) = self.weight_max.get(&caller.role)
+            && spec.weight > *most
+        {
+            return Err(above("weight", spec.weight.to_string(), most.to_string()));
+        }
+        match &spec.tenant {
+            Some(tenant) if !self.is_member(caller, tenant) => {
+                let mut allowed: Vec<String> = vec![format!("`{}`", caller.user)];
+                let theirs = self.members.keys().filter(|other| **other != caller.user);
+                let theirs = theirs.filter(|other| self.is_member(caller, other));
+                allowed.extend(theirs.map(|tenant| format!("`{tenant}`")));
+                let detail = format!(
+                    "`{}` is no member of the tenant `{tenant}` and may use {}: an operator can submit it, and an \
+                     admin can add members in the file of --tenants",
+                    caller.user,
+                    allowed.join(", ")
+                );
+                Err(Problem::field(Code::Denied, "tenant", detail))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a caller may submit for a tenant.
+    fn is_member(&self, caller: &Caller, tenant: &str) -> bool {
+        let named = |member: &String| match member.strip_prefix('@') {
+            Some(group) => caller.groups.iter().any(|own| own == group),
+            None => member == "*" || *member == caller.user,
+        };
+        caller.role >= Role::Operator
+            || tenant == caller.user
+            || self.members.get(tenant).is_some_and(|members| members.iter().any(named))
+    }
 }
 
 /// What is asked for.
@@ -99,11 +186,55 @@ mod tests {
 
     #[test]
     fn a_user_rules_over_own_jobs_only() {
-        let ann = Caller { user: "ann".to_owned(), uid: None, role: Role::User };
+        let ann = Caller::named("ann", Role::User);
         assert!(check(&ann, Right::RuleJob, Some("ann")).is_ok());
         assert!(check(&ann, Right::LookInside, Some("bob")).is_err());
         assert!(check(&ann, Right::RulePolicy, None).is_err());
         let ops = Caller { role: Role::Operator, ..ann };
         assert!(check(&ops, Right::RuleJob, Some("bob")).is_ok());
+    }
+
+    #[test]
+    fn a_user_takes_neither_a_higher_priority_nor_a_larger_weight_nor_anothers_tenant() {
+        let rules = Rules {
+            members: [
+                ("vision".to_owned(), vec!["ann".to_owned(), "@labs".to_owned()]),
+                ("open".to_owned(), vec!["*".to_owned()]),
+                ("bob".to_owned(), Vec::new()),
+            ]
+            .into(),
+            ..Rules::default()
+        };
+        let ann = Caller::named("ann", Role::User);
+        let spec = |priority: i32, weight: f64, tenant: Option<&str>| JobSpec {
+            priority,
+            weight,
+            tenant: tenant.map(str::to_owned),
+            ..JobSpec::default()
+        };
+        let fine = [spec(0, 1.0, None), spec(-5, 0.5, Some("ann")), spec(0, 1.0, Some("vision"))];
+        assert!(
+            fine.iter()
+                .chain([&spec(0, 1.0, Some("open"))])
+                .all(|spec| rules.check(&ann, spec).is_ok())
+        );
+        for (spec, field, part) in [
+            (spec(1, 1.0, None), "priority", "--priority-max user=1"),
+            (spec(i32::MAX, 1.0, None), "priority", "0 at most"),
+            (spec(0, 1.5, None), "weight", "--weight-max user=1.5"),
+            (spec(0, 1.0, Some("bob")), "tenant", "may use `ann`, `open`, `vision`"),
+            (spec(0, 1.0, Some("new")), "tenant", "--tenants"),
+        ] {
+            let problem = rules.check(&ann, &spec).unwrap_err();
+            assert_eq!((problem.code, problem.field.as_deref()), (Code::Denied, Some(field)));
+            assert!(problem.detail.contains(part), "{problem}");
+            let ops = Caller { role: Role::Operator, ..ann.clone() };
+            assert!(rules.check(&ops, &spec).is_ok(), "operators may: {spec:?}");
+        }
+        let eve = Caller { groups: vec!["labs".to_owned()], ..Caller::named("eve", Role::User) };
+        assert!(rules.check(&eve, &spec(0, 1.0, Some("vision"))).is_ok());
+        let bounded = Rules { priority_max: [(Role::Operator, 9)].into(), ..Rules::default() };
+        let ops = Caller::named("op", Role::Operator);
+        assert!(bounded.check(&ops, &spec(10, 1.0, None)).is_err(), "each role has its own limit");
     }
 }

@@ -24,7 +24,7 @@ pub(crate) use obey::holds;
 pub use open::{Opening, StartError, beliefs};
 pub use submit::JOBS_MAX;
 
-use crate::access::Caller;
+use crate::access::{Caller, Rules};
 use crate::desk::{Act, NewToken, NodeAct};
 use crate::flight::Line;
 use crate::record::{Packer, Record};
@@ -70,6 +70,8 @@ pub struct CoreOptions {
     pub log_bytes_max: u64,
     /// Whether the backend is told of jobs that wait.
     pub announces: bool,
+    /// How far the submissions of each role may go.
+    pub rules: Rules,
 }
 
 /// Something that came in.

@@ -141,6 +141,15 @@ pub struct NewToken {
     pub digest: String,
 }
 
+/// While nothing can be written: what is shown is not what is.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Stale {
+    /// Since when nothing can be written, in seconds of Unix time.
+    pub since: f64,
+    /// The moment that is shown, in seconds of Unix time.
+    pub as_of: f64,
+}
+
 /// The daemon as the rim sees it.
 pub trait Desk: Send + Sync + 'static {
     /// Takes jobs on; they are on disk when it answers.
@@ -209,6 +218,10 @@ pub trait Desk: Send + Sync + 'static {
     ) -> Reply<'_, BoardAnswer>;
     /// Launches that held GPUs from `since` to `until`, in seconds of Unix time, the newest if there are too many.
     fn timeline(&self, caller: Caller, since: f64, until: f64) -> Reply<'_, Vec<TimelineRow>>;
+    /// Whether nothing can be written, so that what is shown may be old.
+    fn stale(&self) -> Option<Stale> {
+        None
+    }
     /// The text of all metrics, in OpenMetrics form.
     fn metrics(&self) -> Reply<'_, String>;
 }

@@ -20,7 +20,7 @@ use crate::clock::wall_micros;
 use crate::core::Ask;
 use crate::desk::{
     AcctRequest, Act, Desk, JobFilter, LogChunk, LogRequest, NewToken, NodeAct, PolicyRequest,
-    Reply, TokenInfo,
+    Reply, Stale, TokenInfo,
 };
 use crate::forecaster::Forecaster;
 use crate::host::{Message, Shared};
@@ -293,7 +293,7 @@ impl Desk for Front {
     }
 
     fn refused(&self, user: String, action: String, target: String) {
-        let caller = Caller { user, uid: None, role: access::Role::Viewer };
+        let caller = Caller::named(&user, access::Role::Viewer);
         let ask = Box::new(Ask::Refused { action, target });
         let (reply, _) = oneshot::channel();
         // Nobody waits for it.
@@ -306,6 +306,12 @@ impl Desk for Front {
 
     fn timeline(&self, caller: Caller, since: f64, until: f64) -> Reply<'_, Vec<TimelineRow>> {
         Box::pin(self.ran(caller, since, until))
+    }
+
+    fn stale(&self) -> Option<Stale> {
+        let since = self.shared().health().store_since?;
+        let as_of = self.shared().latest().map_or(since, |seen| seen.wall);
+        Some(Stale { since: since as f64 / 1e6, as_of: as_of as f64 / 1e6 })
     }
 
     fn metrics(&self) -> Reply<'_, String> {

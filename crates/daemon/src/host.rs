@@ -18,15 +18,19 @@ use crate::recorder::Recorder;
 use crate::seen::{Health, Seen};
 use crate::thinker::{Answer, Maker, Thinker};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use trainyard_backend::{Backend, NodeSeen};
+use trainyard_backend::{Backend, Found, NodeSeen};
 use trainyard_engine::Stats;
 use trainyard_store::{Loaded, Store, StoreError, Write};
 use trainyard_types::{Tenants, Time};
+
+/// Jobs that are named in a message.
+const NAMED_MAX: usize = 8;
 
 /// How a host is set up.
 pub struct HostOptions {
@@ -55,6 +59,18 @@ pub enum HostError {
     /// What is in it.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// Jobs run that a new store knows nothing of: it is not theirs.
+    #[error(
+        "{running} attempts run here (of jobs {jobs}), and the store is new and knows none of them; they would be \
+         ended: bring back their store with `trainyard store restore`, or, to begin with no jobs, move the folder of \
+         attempts away, which ends them"
+    )]
+    Strangers {
+        /// How many run.
+        running: usize,
+        /// The jobs of the first few.
+        jobs: String,
+    },
     /// The flight record or a thread.
     #[error("{what}: {source}")]
     Io {
@@ -122,12 +138,15 @@ impl Host {
     pub fn start(
         mut options: HostOptions,
         mut store: Store,
-        backend: Box<dyn Backend>,
+        mut backend: Box<dyn Backend>,
         (messages, queue): (Sender<Message>, Receiver<Message>),
         metrics: Arc<crate::metrics::Metrics>,
     ) -> Result<Running, HostError> {
         options.core.announces = backend.wants_announcements();
         let loaded = store.load()?;
+        if !loaded.meta.contains_key("epoch") {
+            refuse_strangers(&backend.take_stock())?;
+        }
         let (clock, epoch) = begin_epoch(&mut store, &loaded)?;
         let recorder = Recorder::start(&options.flight, epoch, options.record_bytes_max);
         let recorder = recorder.map_err(|source| HostError::Io {
@@ -199,6 +218,24 @@ impl Host {
         Ok(())
     }
 
+    /// While nothing can be written there is no core, and what was shown last may be older than what is on disk. A core
+    /// is made to be looked at once: what it would write and order never happens.
+    fn show_what_is_kept(&mut self) {
+        let (at, wall) = (self.clock.now(), wall_micros());
+        let found = self.backend.take_stock();
+        let (tenants, nodes) = (self.options.tenants.clone(), self.nodes.clone());
+        let Ok(loaded) = self.store.load() else { return };
+        let opening = Opening { loaded, found, tenants, nodes, at, wall };
+        let options = self.options.core.clone();
+        let opened = catch_unwind(AssertUnwindSafe(|| Core::open(options, opening)));
+        if let Ok(Ok((core, _))) = opened {
+            self.turns += 1;
+            self.shared.set_turn(self.turns);
+            let seen = Seen::take(&core, self.turns, self.clock.now(), wall_micros());
+            self.shared.set_seen(Arc::new(seen));
+        }
+    }
+
     /// What whoever looks gets to see.
     fn publish(&mut self) {
         self.published_at = Instant::now();
@@ -213,6 +250,21 @@ impl Host {
             self.shared.set_seen(Arc::new(seen));
         }
     }
+}
+
+/// A new store next to attempts that run is a store that was lost: going on would end them all as unknown.
+fn refuse_strangers(found: &[Found]) -> Result<(), HostError> {
+    let running: Vec<String> = (found.iter())
+        .filter_map(|found| match found {
+            Found::Running { job, .. } => Some(job.0.to_string()),
+            Found::Ended { .. } => None,
+        })
+        .collect();
+    if running.is_empty() {
+        return Ok(());
+    }
+    let shown = running.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    Err(HostError::Strangers { running: running.len(), jobs: shown })
 }
 
 /// Counts this start and finds the engine's time. Both are on disk before anything else happens.

@@ -158,6 +158,7 @@ pub struct Metrics {
     requests: Family<Request, Counter>,
     request_time: Family<Address, Histogram, Buckets>,
     connections_refused: Counter,
+    store_failing: Level,
 }
 
 impl std::fmt::Debug for Metrics {
@@ -201,6 +202,7 @@ impl Metrics {
                 Histogram::new(exponential_buckets(1e-4, 4.0, 9))
             })),
             connections_refused: Counter::default(),
+            store_failing: Level::default(),
         };
         metrics.register(evictions);
         metrics
@@ -241,6 +243,8 @@ impl Metrics {
         self.add_with("http_request_duration", help, Unit::Seconds, self.request_time.clone());
         let help = "Connections closed before a request: too many of one peer, or no TLS";
         self.add("http_connections_refused", help, self.connections_refused.clone());
+        let help = "1 while the store cannot be written and what is shown may be old";
+        self.add("store_failing", help, self.store_failing.clone());
     }
 
     fn add(&mut self, name: &str, help: &str, metric: impl Metric) {
@@ -294,6 +298,11 @@ impl Metrics {
     pub fn http(&self, method: &'static str, route: &'static str, status: u16, seconds: f64) {
         self.requests.get_or_create(&Request { method, route, status }).inc();
         self.request_time.get_or_create(&Address { method, route }).observe(seconds);
+    }
+
+    /// Whether nothing can be written.
+    pub fn store_fails(&self, fails: bool) {
+        self.store_failing.set(if fails { 1.0 } else { 0.0 });
     }
 
     /// A connection was closed before a request.

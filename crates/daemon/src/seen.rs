@@ -70,6 +70,8 @@ pub struct Health {
     pub backend: Vec<String>,
     /// Why nothing can be written, if so.
     pub store: Option<String>,
+    /// Since when, in microseconds of Unix time.
+    pub store_since: Option<i64>,
     /// Why nothing is recorded, if so.
     pub record: Option<String>,
     /// Why the policy does not answer, if so.
@@ -104,6 +106,16 @@ impl Seen {
         }
     }
 
+    /// What there is to say while nothing can be written.
+    fn store_warning(&self, health: &Health) -> Option<String> {
+        let why = health.store.as_ref()?;
+        let since = time_of_day(health.store_since.unwrap_or(self.wall));
+        Some(format!(
+            "since {since} {why}; nothing new is accepted, jobs that run go on, and what is shown is as of {}",
+            time_of_day(self.wall)
+        ))
+    }
+
     /// An engine's moment in seconds of Unix time.
     pub fn unix(&self, at: Time) -> f64 {
         (self.wall as f64 + at.0 as f64 - self.snapshot.now.0 as f64) / 1e6
@@ -127,7 +139,7 @@ impl Seen {
             "it failed too often; the plain order decides until it is asked again".to_owned()
         });
         let mut warnings = health.backend.clone();
-        warnings.extend(health.store.clone());
+        warnings.extend(self.store_warning(health));
         warnings.extend(health.record.clone());
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -147,6 +159,12 @@ impl Seen {
             stats: serde_json::to_value(&self.stats).unwrap_or_default(),
         }
     }
+}
+
+/// The time of day of a moment in microseconds of Unix time, such as `14:03:22 UTC`.
+fn time_of_day(wall: i64) -> String {
+    let seconds = wall.div_euclid(1_000_000).rem_euclid(86_400);
+    format!("{:02}:{:02}:{:02} UTC", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 /// The name of a phase, as answers have it.

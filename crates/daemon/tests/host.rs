@@ -128,6 +128,7 @@ impl Bench {
             processes_max: 0,
             log_bytes_max: 0,
             announces: false,
+            rules: Default::default(),
         };
         let options = HostOptions {
             core,
@@ -183,7 +184,7 @@ impl Drop for Bench {
 }
 
 fn admin() -> Caller {
-    Caller { user: "ann".to_owned(), uid: None, role: Role::Admin }
+    Caller::named("ann", Role::Admin)
 }
 
 #[tokio::test]

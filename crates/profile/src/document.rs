@@ -106,6 +106,15 @@ impl<'d, 'a> Section<'d, 'a> {
         }
     }
 
+    /// A list of texts that are not empty, if given.
+    pub fn texts(&self, key: &str) -> Result<Option<Vec<&'d str>>, InputError> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let list = value.get_ref().as_array();
+        let texts = list.and_then(|list| list.iter().map(|one| one.get_ref().as_str()).collect());
+        let texts = texts.filter(|texts: &Vec<&str>| texts.iter().all(|text| !text.is_empty()));
+        texts.map(Some).ok_or_else(|| self.wrong(key, "a list of texts in quotes"))
+    }
+
     /// A whole number within a range, if given.
     pub fn whole(&self, key: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, InputError> {
         let Some(value) = self.value(key) else { return Ok(None) };

@@ -4,6 +4,7 @@
 
 use crate::units::{grouped, span_text};
 use std::fmt::Write;
+use trainyard_types::printable;
 
 mod alone;
 mod gantt;
@@ -37,14 +38,13 @@ pub(crate) struct Caption<'a> {
 /// Text that is safe between tags and within quotes.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in printable(text).chars() {
         match c {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            c if c.is_control() => safe.push(' '),
             c => safe.push(c),
         }
     }
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn texts_of_users_cannot_break_out() {
-        assert_eq!(escape("<b a=\"x\">'&\n"), "&lt;b a=&quot;x&quot;&gt;&#39;&amp; ");
+        assert_eq!(escape("<b a=\"x\">'&\n"), "&lt;b a=&quot;x&quot;&gt;&#39;&amp;\\n");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::metrics::{jct, slowdown};
 use crate::text::end_word;
 use std::io::{self, Write};
 use trainyard_sim::Outcome;
-use trainyard_types::{Cluster, Time};
+use trainyard_types::{Cluster, Time, printable};
 use trainyard_workload::Workload;
 
 const HEADING: [&str; 19] = [
@@ -56,8 +56,8 @@ impl<'a, W: Write> JobsCsv<'a, W> {
             let mut row = vec![
                 SCHEMA_VERSION.to_string(),
                 policy.to_owned(),
-                self.workload.label(job.id),
-                self.workload.tenants.get(job.tenant).name.clone(),
+                printable(&self.workload.label(job.id)).into_owned(),
+                printable(&self.workload.tenants.get(job.tenant).name).into_owned(),
                 self.workload.catalog.get(job.model).name.clone(),
                 job.want.gpus.to_string(),
                 seconds(job.submitted),

@@ -6,6 +6,7 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle,
 };
 use std::io::{self, Write};
+use trainyard_types::printable;
 
 /// Whether a text may carry colours.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -159,7 +160,8 @@ enum Weight {
 }
 
 fn cell(text: &str, ink: Ink, weight: Weight) -> Cell {
-    let cell = Cell::new(text);
+    // A cell never obeys: colours are ours, and come around it.
+    let cell = Cell::new(printable(text));
     if ink == Ink::Plain {
         return cell;
     }

@@ -54,7 +54,7 @@ impl Reader {
 pub fn restore(from: &Path, to: &Path, existing: Existing) -> Result<Copied, StoreError> {
     refuse_empty(from)?;
     disk::make_folder(to)?;
-    let _lock = Lock::take(to)?;
+    let mut lock = Lock::take(to)?;
     if to.exists() && existing == Existing::Refuse {
         return Err(StoreError::Exists { path: to.to_owned() });
     }
@@ -64,6 +64,7 @@ pub fn restore(from: &Path, to: &Path, existing: Existing) -> Result<Copied, Sto
     let copied = copy(&source, from, &unfinished)?;
     fold_log(to);
     let set_aside = install(&unfinished, to, ".before-restore")?;
+    lock.mark_closed();
     Ok(Copied { path: to.to_owned(), set_aside, ..copied })
 }
 

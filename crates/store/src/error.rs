@@ -30,6 +30,20 @@ pub enum StoreError {
         /// The newest version this program knows.
         known: u32,
     },
+    /// Its tables are newer than its mark says.
+    #[error(
+        "{}: the store is newer than its mark: it is marked as version {marked} and has the tables of version {found}; \
+         an older program or a tool changed the mark; `PRAGMA user_version = {found}` sets it right",
+        path.display()
+    )]
+    Mismarked {
+        /// The store.
+        path: PathBuf,
+        /// What the mark says.
+        marked: u32,
+        /// What the tables are.
+        found: u32,
+    },
     /// An older program wrote it, and only a writer can upgrade it.
     #[error(
         "{}: the store has version {found}, this program reads version {known}; \
@@ -61,6 +75,32 @@ pub enum StoreError {
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
+    },
+    /// It was there, and is not any more.
+    #[error(
+        "{}: the store is gone, and jobs of it may be running; `trainyard store restore` brings back a backup; \
+         to begin with no jobs, and to end those that run, remove {}",
+        path.display(), lock.display()
+    )]
+    Gone {
+        /// The store.
+        path: PathBuf,
+        /// What remembers it.
+        lock: PathBuf,
+    },
+    /// The daemon did not end well, and what it wrote last is not there any more.
+    #[error(
+        "{}: the log {} is gone, and with it what was written last; put it back, or bring back a backup with \
+         `trainyard store restore`; to go on with what the main file has, remove {}",
+        path.display(), log.display(), lock.display()
+    )]
+    LogGone {
+        /// The store.
+        path: PathBuf,
+        /// Its log.
+        log: PathBuf,
+        /// What remembers it.
+        lock: PathBuf,
     },
     /// There is no room on the disk.
     #[error("{}: no room: {reason}; nothing of this change was kept, free some space and try again", path.display())]

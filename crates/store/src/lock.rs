@@ -17,9 +17,63 @@ const LEFT_BEHIND_MAX: Duration = Duration::from_secs(5);
 ///
 /// The lock is on a file of its own, because the main file is replaced by a repair. It holds the holder's process id,
 /// which is there for messages alone.
+///
+/// It also holds a word about the store, so that one that is gone is missed: this file stays when the store or its log
+/// is deleted.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
+    /// What the one before left behind.
+    pub(crate) left: Left,
+}
+
+/// What is known of a store by the file of its lock.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Nothing was ever kept in it, or an older program did.
+    Nothing,
+    /// It has something in it, and was closed well: all is in the main file.
+    Closed,
+    /// It has something in it, and was not closed: its log belongs to it.
+    Open,
+}
+
+impl Left {
+    fn word(self) -> &'static str {
+        match self {
+            Left::Nothing => "",
+            Left::Closed => "closed",
+            Left::Open => "open",
+        }
+    }
+}
+
+/// The word about an open store. It must be dropped before the connection is: a store that is called closed may have a
+/// log, but one that is called open is missed without it, and closing the connection removes it.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    file: File,
+    now: Left,
+}
+
+impl Mark {
+    /// Something is in the store and its log from now on: both are missed if they are gone.
+    pub(crate) fn open(&mut self) {
+        if self.now != Left::Open {
+            self.now = Left::Open;
+            write(&mut self.file, Left::Open);
+        }
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        if self.now == Left::Open {
+            write(&mut self.file, Left::Closed);
+            // On disk before the log goes.
+            let _ = self.file.sync_data();
+        }
+    }
 }
 
 impl Drop for Lock {
@@ -55,20 +109,49 @@ impl Lock {
             }
             sleep(Duration::from_millis(5));
         }
-        // A full disk must not keep a daemon from starting: the id is a comfort, the lock is not.
-        let _ = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(Lock { file })
+        let left = left(&mut file);
+        write(&mut file, left);
+        Ok(Lock { file, left })
     }
+
+    /// The word about the store, for as long as it is open.
+    pub(crate) fn mark(&self) -> std::io::Result<Mark> {
+        Ok(Mark { file: self.file.try_clone()?, now: self.left })
+    }
+
+    /// The store is whole in its main file: somebody put it there.
+    pub(crate) fn mark_closed(&mut self) {
+        self.left = Left::Closed;
+        write(&mut self.file, Left::Closed);
+    }
+}
+
+/// A full disk must not keep a daemon from starting: what is written is a comfort, the lock is not. The text has always
+/// the same length, so that there is room for it once it is there.
+fn write(file: &mut File, left: Left) {
+    let text = format!("{:<10}\n{:<6}\n", std::process::id(), left.word());
+    let _ = file
+        .rewind()
+        .and_then(|()| file.write_all(text.as_bytes()))
+        .and_then(|()| file.set_len(text.len() as u64));
 }
 
 /// Who has the lock, by its own word.
 fn holder(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
-    text.trim().parse().ok()
+    text.lines().next()?.trim().parse().ok()
+}
+
+/// What the one before left behind, by its own word.
+fn left(file: &mut File) -> Left {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+    match text.lines().nth(1).map(str::trim) {
+        Some("open") if read.is_ok() => Left::Open,
+        Some("closed") if read.is_ok() => Left::Closed,
+        _ => Left::Nothing,
+    }
 }
 
 fn is_alive(process: u32) -> bool {

@@ -57,7 +57,7 @@ impl RepairReport {
 /// left alone. All work is done on a copy, so there must be room for two.
 pub fn repair(path: &Path, dry_run: bool) -> Result<RepairReport, StoreError> {
     fs::metadata(path).map_err(|error| StoreError::io(path, &error))?;
-    let _lock = Lock::take(path)?;
+    let mut lock = Lock::take(path)?;
     let bench = Bench::new(path)?;
     let mut report = RepairReport {
         path: path.to_owned(),
@@ -81,6 +81,7 @@ pub fn repair(path: &Path, dry_run: bool) -> Result<RepairReport, StoreError> {
     }
     verify(&connection::reader(&new)?, &new)?;
     report.set_aside = install(&new, path, ".damaged")?;
+    lock.mark_closed();
     Ok(report)
 }
 

@@ -70,6 +70,12 @@ pub fn version_of(connection: &Connection, path: &Path) -> Result<u32, StoreErro
         Ok(version) if version > VERSION => {
             Err(StoreError::Newer { path: path.to_owned(), found: version, known: VERSION })
         }
+        // An upgrade would try to make what is there already, and call it damage.
+        Ok(version)
+            if version > 0 && version < VERSION && check_tables(connection, path).is_ok() =>
+        {
+            Err(StoreError::Mismarked { path: path.to_owned(), marked: version, found: VERSION })
+        }
         Ok(version) if version > 0 => Ok(version),
         _ => Err(StoreError::damaged(path, format!("its version reads {version}"))),
     }

@@ -3,7 +3,7 @@
 use crate::apply::{Clock, apply};
 use crate::disk;
 use crate::error::{StoreError, explain};
-use crate::lock::Lock;
+use crate::lock::{Left, Lock, Mark};
 use crate::reader::Reader;
 use crate::row::{AttemptRow, JobRow, TokenRow};
 use crate::write::Write;
@@ -22,6 +22,8 @@ const CHECKED_BYTES_MAX: u64 = 32 << 20;
 #[derive(Debug)]
 pub struct Store {
     pub(crate) path: PathBuf,
+    /// Before the connection: fields are dropped in this order.
+    mark: Mark,
     pub(crate) connection: Connection,
     clock: Clock,
     _lock: Lock,
@@ -56,6 +58,7 @@ impl Store {
     pub fn open(path: &Path) -> Result<Store, StoreError> {
         disk::make_folder(path)?;
         let lock = Lock::take(path)?;
+        miss(path, lock.left)?;
         if !path.exists() {
             create(path)?;
         }
@@ -67,7 +70,8 @@ impl Store {
         schema::upgrade(&mut connection, path, version)?;
         schema::check_tables(&connection, path)?;
         let clock = read::clock(&connection).map_err(explain(path))?;
-        Ok(Store { path: path.to_owned(), connection, clock, _lock: lock })
+        let mark = lock.mark().map_err(|error| StoreError::io(path, &error))?;
+        Ok(Store { path: path.to_owned(), mark, connection, clock, _lock: lock })
     }
 
     /// Where it is.
@@ -91,6 +95,8 @@ impl Store {
             apply(&transaction, &self.path, &mut clock, (index, write))?;
         }
         transaction.commit().map_err(explain(&self.path))?;
+        // Only now: the log is on disk with what was just written.
+        self.mark.open();
         self.clock = clock;
         Ok(Committed { last_event: clock.last_event })
     }
@@ -118,8 +124,24 @@ impl Store {
 
     /// Copies the log into the main file and closes both. Dropping a store does the same, without an answer.
     pub fn close(self) -> Result<(), StoreError> {
-        let Store { path, connection, .. } = self;
+        let Store { path, mark, connection, _lock, .. } = self;
+        drop(mark);
         connection.close().map_err(|(_, error)| explain(&path)(error))
+    }
+}
+
+/// Refuses to begin anew where there was a store: jobs of it may be running, and an empty store would end them.
+fn miss(path: &Path, left: Left) -> Result<(), StoreError> {
+    let lock = disk::beside(path, ".lock");
+    let log = disk::beside(path, "-wal");
+    match left {
+        Left::Open | Left::Closed if !path.exists() => {
+            Err(StoreError::Gone { path: path.to_owned(), lock })
+        }
+        Left::Open if !log.exists() => {
+            Err(StoreError::LogGone { path: path.to_owned(), log, lock })
+        }
+        _ => Ok(()),
     }
 }
 

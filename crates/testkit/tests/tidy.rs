@@ -182,6 +182,31 @@ fn every_page_of_the_book_is_listed_and_every_listed_page_exists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn every_test_that_the_security_page_names_exists() {
+    let page = read(&root().join("docs/guide/security.md"));
+    // A name of a test is a sentence: at least four words in a code span.
+    let named = page.split('`').skip(1).step_by(2).filter(|span| {
+        let small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        span.chars().all(small) && span.matches('_').count() >= 3
+    });
+    let named: Vec<&str> = named.collect();
+    assert!(named.len() > 50, "the page names {} tests", named.len());
+    let texts: Vec<String> = sources().iter().map(|file| read(file)).collect();
+    let is_test = |name: &str| {
+        let signature = format!("fn {name}()");
+        texts.iter().any(|text| {
+            let before = text.find(&signature).map(|at| &text[..at]);
+            // The attribute is one of the lines right above.
+            before.is_some_and(|before| {
+                before.lines().rev().take(3).any(|line| line.contains("test]"))
+            })
+        })
+    };
+    let wrong: Vec<&str> = named.into_iter().filter(|name| !is_test(name)).collect();
+    assert!(wrong.is_empty(), "no test is called {}", wrong.join(", "));
+}
+
 /// Functions with their first line, length and signature, by the indentation of their closing brace.
 fn functions(text: &str) -> Vec<(usize, usize, String)> {
     let lines: Vec<&str> = text.lines().collect();

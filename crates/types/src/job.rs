@@ -53,6 +53,10 @@ pub struct Job {
     pub inner: Option<GraphId>,
 }
 
+/// How often a job is tried again after a failure of its own, unless it says otherwise: the same in job files, batch
+/// scripts, `run`, requests, traces and scenarios.
+pub const RETRIES_DEFAULT: u16 = 3;
+
 impl Job {
     /// A preemptible best-effort job of the first tenant and model, with nothing special about it.
     pub fn simple(id: JobId, submitted: Time, gpus: u32) -> Job {
@@ -72,7 +76,7 @@ impl Job {
             run_max: None,
             min_run: Span::ZERO,
             preemptible: true,
-            retries_max: 3,
+            retries_max: RETRIES_DEFAULT,
             batch_mode: BatchMode::Static,
             group: None,
             inner: None,

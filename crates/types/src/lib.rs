@@ -7,6 +7,7 @@
 //! - [`config`]: the summary of a placement that a speed model needs.
 //! - [`event`]: what happened, and what the engine wants done.
 //! - [`decision`]: a plan as a difference, with its reasons.
+//! - [`printable`](mod@printable): text of users, made safe to print.
 //!
 //! Word discipline: a *grant* says how much and with whom; a *placement* says which GPUs; an *allocation* is
 //! what one job holds; a *decision* is a set of changes to the allocations plus why.
@@ -24,6 +25,7 @@ pub mod job;
 pub mod measured;
 pub mod placement;
 pub mod placement_rules;
+pub mod printable;
 pub mod tenant;
 pub mod time;
 
@@ -37,9 +39,10 @@ pub use ids::{
     Attempt, GpuAt, GpuType, GraphId, GroupId, JobId, ModelId, NodeId, PoolId, TenantId,
 };
 pub use idset::{Id, IdSet};
-pub use job::{BatchMode, Class, End, Job, JobState, Phase, Progress, Want};
+pub use job::{BatchMode, Class, End, Job, JobState, Phase, Progress, RETRIES_DEFAULT, Want};
 pub use measured::{Measured, StepSeen};
 pub use placement::Placement;
 pub use placement_rules::PlacementRules;
+pub use printable::{is_unprintable, printable, printable_json, printable_lines};
 pub use tenant::{Tenant, Tenants};
 pub use time::{Rate, Span, Time, Work};

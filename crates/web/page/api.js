@@ -56,11 +56,26 @@ async function ask(method, path, body, { signal } = {}) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, "unreachable", "the daemon does not answer");
   }
-  if (answer.ok) return answer.status === 204 ? null : answer.json();
+  if (answer.ok) return answer.status === 204 ? null : printable(await answer.json());
   const said = await answer.json().catch(() => ({}));
   const problem = new Problem(answer.status, said.code ?? "internal", said.detail ?? `HTTP status ${answer.status}`);
   if (answer.status === 401) whenUnknown(problem);
   throw problem;
+}
+
+// Separators of lines, marks and overrides of direction, tags: they change the text around them instead of being seen.
+// Control characters do nothing to a page, and logs hold many.
+const UNPRINTABLE = /[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
+
+/** The texts of users in an answer with everything written out that would disturb the text around them. */
+function printable(value) {
+  if (typeof value === "string") {
+    return value.search(UNPRINTABLE) >= 0 ? value.replace(UNPRINTABLE, letter => `\\u{${letter.codePointAt(0).toString(16)}}`) : value;
+  }
+  if (value !== null && typeof value === "object") {
+    for (const name of Object.keys(value)) value[name] = printable(value[name]);
+  }
+  return value;
 }
 
 let paths = null;

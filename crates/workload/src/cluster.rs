@@ -32,6 +32,7 @@
 //! ```
 
 use crate::cluster_toml;
+use std::collections::BTreeMap;
 use trainyard_profile::{ANY_KIND, InputError, kinds, nearest};
 use trainyard_types::{Cluster, GpuKind, GpuType, PoolId, Tenants};
 
@@ -59,6 +60,11 @@ pub fn parse_toml(text: &str) -> Result<(Cluster, Tenants), InputError> {
 /// Reads tenants alone, as `[[tenant]]` tables.
 pub fn parse_tenants(text: &str) -> Result<Tenants, InputError> {
     cluster_toml::parse_tenants(text)
+}
+
+/// Reads who belongs to which tenant: the lists `members` of the same tables.
+pub fn parse_members(text: &str) -> Result<BTreeMap<String, Vec<String>>, InputError> {
+    cluster_toml::parse_members(text)
 }
 
 /// Reads `16x8 a100, 4x4 t4 in inference`: nodes, GPUs in each, their type, and their pool if it is not the first. All

@@ -1,6 +1,7 @@
 //! The TOML form of a cluster.
 
 use crate::cluster::{GPUS_PER_NODE_MAX, NODES_MAX, add_kind, default_kind, kind_name, known_kind};
+use std::collections::BTreeMap;
 use trainyard_profile::InputError;
 use trainyard_profile::document::{Document, Section};
 use trainyard_types::{Cluster, GpuKind, Links, PoolId, Tenant, TenantId, Tenants};
@@ -39,6 +40,19 @@ pub(crate) fn parse_tenants(text: &str) -> Result<Tenants, InputError> {
     let root = document.root();
     root.allow(&["tenant"])?;
     read_tenants(&root)
+}
+
+/// Reads who belongs to which tenant, from the same text.
+pub(crate) fn parse_members(text: &str) -> Result<BTreeMap<String, Vec<String>>, InputError> {
+    let document = Document::parse(text)?;
+    let mut members = BTreeMap::new();
+    for section in document.root().sections("tenant")? {
+        if let Some(names) = section.texts("members")? {
+            let names = names.into_iter().map(str::to_owned).collect();
+            members.insert(section.needed_text("name")?.to_owned(), names);
+        }
+    }
+    Ok(members)
 }
 
 fn read_tenants(root: &Section<'_, '_>) -> Result<Tenants, InputError> {
@@ -152,7 +166,8 @@ fn read_links(section: &Section<'_, '_>) -> Result<Links, InputError> {
 }
 
 fn read_tenant(section: &Section<'_, '_>, others: &[Tenant]) -> Result<Tenant, InputError> {
-    section.allow(&["name", "parent", "weight", "ceiling"])?;
+    section.allow(&["name", "parent", "weight", "ceiling", "members"])?;
+    section.texts("members")?;
     let mut tenant = Tenant::named(section.needed_text("name")?);
     if others.iter().any(|other| other.name == tenant.name) {
         return Err(section.wrong("name", "a tenant that no earlier `[[tenant]]` declares"));
@@ -229,6 +244,16 @@ parent = "research"
     }
 
     #[test]
+    fn members_are_told_by_tenant() {
+        let text =
+            "[[tenant]]\nname = \"a\"\nmembers = [\"ann\", \"@labs\"]\n[[tenant]]\nname = \"b\"\n";
+        let members = parse_members(text).unwrap();
+        assert_eq!(members.len(), 1, "b has none of its own");
+        assert_eq!(members["a"], ["ann", "@labs"]);
+        assert_eq!(parse_tenants(text).unwrap().len(), 2);
+    }
+
+    #[test]
     fn every_fault_names_its_line() {
         let nodes = "[[nodes]]\ngpus = 8\nkind = \"a100\"\n";
         for (text, expected) in [
@@ -249,6 +274,10 @@ parent = "research"
             ),
             (format!("{nodes}[[tenant]]\nname = \"a\"\nweight = -1\n"), "line 6: `weight`"),
             (format!("{nodes}[links]\nrack_gbps = 0\n"), "line 5: `rack_gbps`"),
+            (
+                format!("{nodes}[[tenant]]\nname = \"a\"\nmembers = [7]\n"),
+                "line 6: `members` cannot be `[7]`: expected a list of texts",
+            ),
         ] {
             let found = parse(&text).unwrap_err().to_string();
             assert!(found.starts_with(expected), "{found}\n  does not start with\n{expected}");

@@ -99,7 +99,7 @@ impl Writer<'_> {
             Column::RunMax => job.run_max.map(|span| seconds_text(span.0)),
             Column::MinRun => unless(job.min_run.0, 0).map(|_| seconds_text(job.min_run.0)),
             Column::Preemptible => unless(job.preemptible, true),
-            Column::RetriesMax => unless(job.retries_max, 3),
+            Column::RetriesMax => unless(job.retries_max, trainyard_types::RETRIES_DEFAULT),
             Column::Group => job.group.map(|group| group.0.to_string()),
             Column::Declared => job.declared.map(|work| work.0.to_string()),
             Column::FailsAt => one.fails_at.map(|work| work.0.to_string()),

@@ -17,7 +17,6 @@ use crate::given::load_catalog;
 use crate::output::Output;
 use crate::trainings::{self, Trainings};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::Path;
 use trainyard_profile::import::pollux::Authors;
 use trainyard_profile::import::{chronus, elasticflow, gavel, muri, synergy};
@@ -75,7 +74,7 @@ fn read(args: &ImportArgs) -> Result<Vec<ModelProfile>, Failure> {
         trainings::load(authors, &args.file, args.queries.as_deref())?;
     for note in notes {
         // Nobody reads it: that is no failure.
-        let _ = writeln!(std::io::stderr(), "note: {note}");
+        crate::output::note(&format!("note: {note}"));
     }
     Ok(models)
 }

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use trainyard_types::RETRIES_DEFAULT;
 
 /// What can be asked of a running daemon.
 #[derive(Debug, Subcommand)]
@@ -210,7 +211,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "SPAN")]
     pub time_limit: Option<String>,
     /// How often it is tried again after a failure of its own.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    #[arg(long, value_name = "NUMBER", default_value_t = RETRIES_DEFAULT)]
     pub retries: u16,
     /// A variable of its environment (repeatable); kept with the job, so not for secrets.
     #[arg(long = "env", value_name = "NAME=VALUE")]

@@ -2,19 +2,24 @@
 
 use super::args::Asking;
 use super::server::{self, Address};
+use super::show::clock;
 use super::socket::SocketConnector;
 use crate::failure::Failure;
 use crate::files::read_text;
-use crate::output::reason;
+use crate::output::{note, reason};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
-use trainyard_api::{API_PREFIX, Code, Problem};
+use trainyard_api::{API_PREFIX, Code, Problem, STALE_HEADER};
 use trainyard_profile::InputError;
+use trainyard_types::{is_unprintable, printable};
 use ureq::http::Response;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::unversioned::resolver::DefaultResolver;
@@ -36,6 +41,12 @@ pub struct Client {
     base: String,
     token: Option<String>,
     tries: u32,
+    /// Whether people read what is asked for: then no text in an answer can do anything to their terminal.
+    for_people: bool,
+    /// Since when the daemon can write nothing, and which moment it shows.
+    stale: Mutex<Option<(f64, f64)>>,
+    /// Whether that is said, once.
+    tells: bool,
 }
 
 /// Whether a request may be made twice.
@@ -83,7 +94,9 @@ impl Client {
                 (agent, "http://127.0.0.1".to_owned())
             }
         };
-        Ok(Client { agent, address, base, token, tries: TRIES })
+        let for_people = !asking.json;
+        let stale = Mutex::default();
+        Ok(Client { agent, address, base, token, tries: TRIES, for_people, stale, tells: true })
     }
 
     /// Where the daemon is.
@@ -100,7 +113,33 @@ impl Client {
     /// From now on nothing is asked again: whoever calls looks again anyway.
     pub fn asking_once(mut self) -> Client {
         self.tries = 1;
+        // Whoever looks again has a place of its own for warnings.
+        self.tells = false;
         self
+    }
+
+    /// Since when the daemon can write nothing, and which moment it shows, by its last answer.
+    pub fn stale(&self) -> Option<(f64, f64)> {
+        *self.stale.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_stale(&self, answer: &Response<Body>) {
+        let told = answer.headers().get(STALE_HEADER).and_then(|told| told.to_str().ok());
+        let part = |name: &str| -> Option<f64> {
+            let mut parts = told?.split(',');
+            parts.find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+        };
+        let now = part("since").zip(part("as-of"));
+        let mut stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some((since, as_of)), None, true) = (now, *stale, self.tells) {
+            note(&format!(
+                "warning: the daemon cannot write its store since {}: nothing new is accepted, and what is shown is as \
+                 of {}; `trainyard status` says why",
+                clock(since),
+                clock(as_of)
+            ));
+        }
+        *stale = now;
     }
 
     /// Looks something up.
@@ -110,6 +149,15 @@ impl Client {
         query: &[(&str, String)],
     ) -> Result<T, Failure> {
         self.understood(self.bytes(path, query)?)
+    }
+
+    /// Looks up what a job wrote, which is passed on as it is.
+    pub fn get_raw<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> Result<T, Failure> {
+        self.read(&self.bytes(path, query)?)
     }
 
     /// Looks something up that is no JSON, or is passed on as it is.
@@ -135,11 +183,23 @@ impl Client {
         self.ask("DELETE", path, &[], Repeat::Unsent).map(drop)
     }
 
+    /// Every text in an answer is of some user: what people read has all of it printable from here on.
     fn understood<T: DeserializeOwned>(&self, body: Vec<u8>) -> Result<T, Failure> {
-        serde_json::from_slice(&body).map_err(|error| {
-            let what = format!("the answer of {} is not understood ({error})", self.address);
-            Failure::Operation(format!("{what}; is it a daemon of this version?"))
-        })
+        if !self.for_people || is_printable(&body) {
+            return self.read(&body);
+        }
+        let mut value: Value = self.read(&body)?;
+        make_printable(&mut value);
+        T::deserialize(value).map_err(|error| self.not_understood(&error))
+    }
+
+    fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Failure> {
+        serde_json::from_slice(body).map_err(|error| self.not_understood(&error))
+    }
+
+    fn not_understood(&self, error: &serde_json::Error) -> Failure {
+        let what = format!("the answer of {} is not understood ({error})", self.address);
+        Failure::Operation(format!("{what}; is it a daemon of this version?"))
     }
 
     fn ask(
@@ -204,12 +264,43 @@ impl Client {
                 .and_then(|request| self.agent.run(request)),
         };
         let mut answer = sent.map_err(missed)?;
+        self.note_stale(&answer);
         let body =
             answer.body_mut().with_config().limit(ANSWER_MAX).read_to_vec().map_err(|error| {
                 // It arrived, for it was answered.
                 Missed { unsent: false, ..missed(error) }
             })?;
         Ok(if answer.status().is_success() { Ok(body) } else { Err(problem(&answer, &body)) })
+    }
+}
+
+/// Whether no text of an answer needs a change: nothing in it is written as an escape, except quotes and slashes.
+fn is_printable(body: &[u8]) -> bool {
+    let mut bytes = body.iter();
+    while let Some(byte) = bytes.next() {
+        if *byte == b'\\' && !matches!(bytes.next(), Some(b'"' | b'\\' | b'/')) {
+            return false;
+        }
+    }
+    std::str::from_utf8(body).is_ok_and(|text| !text.contains(is_unprintable))
+}
+
+fn make_printable(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(safe) = printable(text) {
+                *text = safe;
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(make_printable),
+        Value::Object(fields) => {
+            let safe = std::mem::take(fields).into_iter().map(|(name, mut value)| {
+                make_printable(&mut value);
+                (printable(&name).into_owned(), value)
+            });
+            *fields = safe.collect();
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -310,4 +401,20 @@ pub fn encoded(text: &str) -> String {
         false => format!("%{byte:02X}"),
     });
     parts.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_and_names_of_fields_in_an_answer_become_printable() {
+        assert!(is_printable(br#"{"name":"a \"quoted\" \\ name"}"#));
+        for body in ["{\"a\":\"\\u001b[2J\"}", "{\"a\":\"\\n\"}", "{\"a\":\"\u{9b}\"}"] {
+            assert!(!is_printable(body.as_bytes()), "{body}");
+        }
+        let mut value = serde_json::json!({ "a\u{7}": ["\u{1b}c", { "b": "\n" }], "n": 1 });
+        make_printable(&mut value);
+        assert_eq!(value, serde_json::json!({ "a\\x07": ["\\x1bc", { "b": "\\n" }], "n": 1 }));
+    }
 }

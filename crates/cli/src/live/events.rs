@@ -32,7 +32,10 @@ pub fn events(args: &EventsArgs, output: &Output) -> Result<(), Failure> {
             all.extend(page);
         } else {
             for event in &page {
-                output.print(&line(event, args.asking.json))?;
+                match args.asking.json {
+                    true => output.print_json_line(&versioned(event))?,
+                    false => output.print(&line(event))?,
+                }
             }
             output.flush()?;
         }
@@ -56,10 +59,7 @@ fn page(client: &Client, after: u64, wait: u32) -> Result<Vec<EventRow>, Failure
     Ok(events)
 }
 
-fn line(event: &EventRow, as_json: bool) -> String {
-    if as_json {
-        return format!("{}\n", versioned(event));
-    }
+fn line(event: &EventRow) -> String {
     let job = event.job.map(|job| format!(" job {job}")).unwrap_or_default();
     format!("{:>6}  {}  {:<13}{job}  {}\n", event.seq, clock(event.at), event.kind, event.text)
 }

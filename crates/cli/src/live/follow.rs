@@ -4,7 +4,7 @@ use super::args::LogsArgs;
 use super::client::Client;
 use super::show::{standing, versioned};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 use serde_json::json;
 use std::thread::sleep;
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub fn wait(client: Client, jobs: &[u32]) -> Result<(), Failure> {
             let outcome = detail.attempts.last().map(|attempt| attempt.outcome.as_str());
             let outcome = outcome.filter(|text| !text.is_empty()).map(|text| format!(": {text}"));
             let (word, outcome) = (standing(detail.row.standing), outcome.unwrap_or_default());
-            eprintln!("job {id} {word}{outcome}");
+            note(&format!("job {id} {word}{outcome}"));
         }
         worst = if worst == 0 { code } else { worst };
     }
@@ -112,7 +112,7 @@ impl Log {
         let mut query = vec![("rank", self.rank.to_string()), ("from", from.to_string())];
         query.push(("max", max.to_string()));
         query.extend(attempt.map(|attempt| ("attempt", attempt.to_string())));
-        client.get(&format!("/jobs/{}/logs", self.job), &query)
+        client.get_raw(&format!("/jobs/{}/logs", self.job), &query)
     }
 
     /// Prints the first part, or the last lines.
@@ -126,7 +126,7 @@ impl Log {
             Some(lines) => self.tail(client, lines)?,
             None => self.chunk(client, self.attempt, 0, CHUNK)?,
         };
-        output.print(&chunk.text)?;
+        output.print_raw(&chunk.text)?;
         Ok(Place { attempt: chunk.attempt, from: chunk.next })
     }
 
@@ -172,7 +172,7 @@ impl Log {
             if chunk.next <= place.from || chunk.text.is_empty() {
                 return Ok(());
             }
-            output.print(&chunk.text)?;
+            output.print_raw(&chunk.text)?;
             place.from = chunk.next;
         }
     }
@@ -202,7 +202,7 @@ impl Log {
             if place.attempt > 0 {
                 let chunk = self.chunk(client, Some(place.attempt), place.from, CHUNK)?;
                 if chunk.next > place.from && !chunk.text.is_empty() {
-                    output.print(&chunk.text)?;
+                    output.print_raw(&chunk.text)?;
                     output.flush()?;
                     place.from = chunk.next;
                     pause = Pause::default();
@@ -225,7 +225,7 @@ impl Log {
             } else {
                 // Whoever looks at nothing is told once why, as soon as it is more than a moment.
                 if pause.is_long() && told != Some(place.attempt) && !row.why.is_empty() {
-                    eprintln!("job {} waits: {}", self.job, row.why);
+                    note(&format!("job {} waits: {}", self.job, row.why));
                     told = Some(place.attempt);
                 }
                 pause.wait();

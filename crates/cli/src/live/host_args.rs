@@ -42,7 +42,7 @@ pub struct ServeArgs {
     /// A name of this machine that requests over the network may call it by (repeatable).
     #[arg(long = "host-name", value_name = "NAME")]
     pub names: Vec<String>,
-    /// Tenants with weights and ceilings: a TOML file with tables called tenant, as in a cluster file.
+    /// Tenants with weights, ceilings and members: a TOML file with tables called tenant, as in a cluster file.
     #[arg(long, value_name = "FILE")]
     pub tenants: Option<PathBuf>,
     /// Profiles of models beside the built-in ones (repeatable).
@@ -57,6 +57,12 @@ pub struct ServeArgs {
     /// Who are operators: Unix users, or one group as @GROUP; separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub operators: Vec<String>,
+    /// The highest priority that jobs of a role may have: ROLE=NUMBER, separated by commas [default: user=0].
+    #[arg(long, value_name = "LIMITS", value_delimiter = ',', allow_hyphen_values = true)]
+    pub priority_max: Vec<String>,
+    /// The largest weight that jobs of a role may have: ROLE=NUMBER, separated by commas [default: user=1].
+    #[arg(long, value_name = "LIMITS", value_delimiter = ',')]
+    pub weight_max: Vec<String>,
     /// Do not use cgroups, even where they can be had.
     #[arg(long)]
     pub no_cgroups: bool,

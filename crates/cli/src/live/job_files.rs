@@ -4,7 +4,7 @@ use super::args::{JobCommand, JobFiles};
 use super::show::{asked, context, versioned};
 use crate::failure::Failure;
 use crate::files::read_text;
-use crate::output::{Output, reason};
+use crate::output::{Output, note, reason};
 use serde_json::json;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ pub fn read(files: &JobFiles) -> Result<Vec<JobSpec>, Failure> {
             return Err(strict(&name, remark));
         }
         for Remark { line, text, .. } in &file.remarks {
-            eprintln!("note: {name}: line {line}: {text}");
+            note(&format!("note: {name}: line {line}: {text}"));
         }
         jobs.extend(file.jobs.into_iter().map(|job| placed(job, &here)));
     }

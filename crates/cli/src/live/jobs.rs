@@ -4,7 +4,7 @@ use super::args::{OneJob, PsArgs, SomeJobs};
 use super::client::{Client, Repeat};
 use super::show::{clock, holdings, ids, since, standing, versioned};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use trainyard_api::answer::{JobRow, Standing, WhyAnswer};
@@ -51,10 +51,14 @@ pub fn list(args: &PsArgs, output: &Output) -> Result<(), Failure> {
     }
     let Jobs { jobs } = client.get("/jobs", &query)?;
     if jobs.is_empty() {
-        return output.print("no jobs\n");
+        return output.print(&match client.stale() {
+            None => "no jobs\n".to_owned(),
+            // None that are on disk: what is running is another question.
+            Some((_, as_of)) => format!("no jobs were known at {}\n", clock(as_of)),
+        });
     }
     let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
-    let heading = ["id", "name", "user", "standing", "for", "GPUs", "where", "done", "why"];
+    let heading = ["id", "name", "user", "standing", "for", "GPUs", "held", "where", "done", "why"];
     output.print(&listing(&heading, &rows, output.ink, output.width))?;
     if jobs.len() >= args.limit as usize {
         let last = jobs.iter().map(|job| job.id).min().unwrap_or(0);
@@ -67,6 +71,7 @@ pub fn list(args: &PsArgs, output: &Output) -> Result<(), Failure> {
 
 fn row(job: &JobRow) -> Vec<String> {
     let done = job.progress.map(|share| format!("{:.0} %", share * 100.0));
+    let held: usize = job.holds.iter().map(|hold| hold.gpus.len()).sum();
     vec![
         job.id.to_string(),
         job.name.clone(),
@@ -74,6 +79,7 @@ fn row(job: &JobRow) -> Vec<String> {
         standing(job.standing),
         since(job.since),
         job.gpus.to_string(),
+        if held > 0 { held.to_string() } else { String::new() },
         holdings(&job.holds),
         done.unwrap_or_default(),
         job.why.clone(),
@@ -129,7 +135,7 @@ pub fn act(args: &SomeJobs, act: &Act, word: &str, output: &Output) -> Result<()
                 // The first is told by whoever ends the program.
                 match &failed {
                     None => failed = Some(failure),
-                    Some(_) => eprintln!("error: {}", failure.message()),
+                    Some(_) => note(&format!("error: {}", failure.message())),
                 }
             }
         }

@@ -3,8 +3,8 @@
 use super::host_args::StateArgs;
 use crate::failure::Failure;
 use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 /// The folders and files of one daemon.
 pub struct Places {
@@ -60,11 +60,63 @@ impl Places {
     }
 
     /// Makes the folder for everything. Others may pass through it to their attempts, and see nothing of it.
+    /// What is there already must be this user's own.
     pub fn make(&self) -> Result<(), Failure> {
+        for folder in [&self.state, &self.run, &self.flight, &self.tls] {
+            // What lies elsewhere is a folder that is shared with the nodes of a cluster, and checked by its backend.
+            if folder.starts_with(&self.state) {
+                check(folder)?;
+            }
+        }
         let made = DirBuilder::new().recursive(true).mode(0o711).create(&self.state);
         made.map_err(|error| {
             let why = crate::output::reason(&error);
             Failure::Operation(format!("the folder {} cannot be made: {why}", self.state.display()))
         })
+    }
+}
+
+/// Whether a folder that is there already is this user's own: whoever can write to it can put another store, other keys
+/// or other attempts there.
+fn check(folder: &Path) -> Result<(), Failure> {
+    let Ok(found) = std::fs::symlink_metadata(folder) else { return Ok(()) };
+    let shown = folder.display();
+    let own = nix::unistd::geteuid();
+    let refused = |what: String| Err(Failure::Operation(format!("{shown}: {what}")));
+    // A link leads to where its owner likes; one of this user or of root may be meant.
+    let found = match found.is_symlink() {
+        true if found.uid() != own.as_raw() && found.uid() != 0 => {
+            return refused(format!("this is a link of user {}: remove it", found.uid()));
+        }
+        true => match std::fs::metadata(folder) {
+            Ok(found) => found,
+            Err(_) => return Ok(()),
+        },
+        false => found,
+    };
+    if !found.is_dir() {
+        return refused("this is no folder: move it away, or name another with --state".to_owned());
+    }
+    if found.uid() != own.as_raw() {
+        return refused(format!(
+            "it belongs to user {}, who can change everything in it, and the daemon is user {own}: \
+             `chown -R {own} {shown}` if all in it is to be trusted, or name another folder with --state",
+            found.uid()
+        ));
+    }
+    match found.mode() {
+        mode if mode & 0o002 != 0 => refused(format!(
+            "everybody can write to it (mode {:04o}): `chmod go-w {shown}` closes it; look before that whether all in \
+             it is yours",
+            mode & 0o7777
+        )),
+        mode if mode & 0o020 != 0 => {
+            let mode = mode & 0o7777;
+            tracing::warn!(
+                "{shown}: its group can write to it (mode {mode:04o}): `chmod g-w {shown}` closes it"
+            );
+            Ok(())
+        }
+        _ => Ok(()),
     }
 }

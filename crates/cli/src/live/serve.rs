@@ -8,12 +8,19 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::{files, given, options};
 use nix::sys::signal::{SigSet, Signal};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tracing::field::Field;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::{self, Writer};
 use trainyard_backend::{Backend, Local, LocalOptions};
+use trainyard_daemon::access::{Role, Rules};
 use trainyard_daemon::core::CoreOptions;
 use trainyard_daemon::desk::PolicyRequest;
 use trainyard_daemon::front::{Front, label};
@@ -23,14 +30,15 @@ use trainyard_daemon::metrics::Metrics;
 use trainyard_daemon::recorder::RECORD_BYTES_MAX;
 use trainyard_engine::Setup;
 use trainyard_store::Store;
-use trainyard_types::Tenants;
+use trainyard_types::{Tenants, printable, printable_json};
+use trainyard_workload::cluster;
 
 /// Bytes of log kept for each process.
 const LOG_BYTES_MAX: u64 = 256 << 20;
 
 /// `serve`.
 pub fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
-    begin_log(args.log);
+    begin(args.log);
     let mut places = Places::find(&args.state)?;
     let listen = Listen::parse(args, &places)?;
     let slurm = slurm::find(&args.slurm, &mut places)?;
@@ -103,17 +111,48 @@ fn operation(error: impl std::fmt::Display) -> Failure {
     Failure::Operation(error.to_string())
 }
 
-fn begin_log(form: LogForm) {
+fn begin(form: LogForm) {
+    // What whoever started this had open is nobody's here, and jobs must not get it.
+    trainyard_backend::descriptors::close_inherited();
     let subscriber = tracing_subscriber::fmt().with_writer(std::io::stderr);
     let subscriber = subscriber.with_max_level(tracing::Level::INFO);
     // A second one in the same process would be refused, and is not needed.
     let _ = match form {
         LogForm::Text => {
             let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            tracing::subscriber::set_global_default(subscriber.with_ansi(color).finish())
+            let subscriber =
+                subscriber.with_ansi(color).fmt_fields(format::debug_fn(field).delimited(" "));
+            tracing::subscriber::set_global_default(subscriber.finish())
         }
-        LogForm::Json => tracing::subscriber::set_global_default(subscriber.json().finish()),
+        LogForm::Json => {
+            let subscriber = subscriber.with_writer(|| JsonLines(std::io::stderr()));
+            tracing::subscriber::set_global_default(subscriber.json().finish())
+        }
     };
+}
+
+/// A field of a line of the log: whoever reads it with a terminal sees the text of users, and their terminal does not
+/// obey it.
+fn field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
+    let text = format!("{value:?}");
+    match field.name() {
+        "message" => write!(to, "{}", printable(&text)),
+        name => write!(to, "{name}={}", printable(&text)),
+    }
+}
+
+/// Lines of JSON, each whole, with everything escaped that a terminal obeys.
+struct JsonLines(std::io::Stderr);
+
+impl std::io::Write for JsonLines {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        self.0.write_all(printable_json(&String::from_utf8_lossy(line)).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Signals that ask for the end are waited for by one thread; all others, made later, leave them alone.
@@ -145,14 +184,16 @@ fn core_options(
     });
     let policy = asked.or(kept).unwrap_or_else(|| maker::FIRST.to_owned());
     let half_life = maker::build(&policy)?.usage_half_life;
-    let tenants = match &args.tenants {
-        None => Tenants::default(),
+    let (tenants, members) = match &args.tenants {
+        None => (Tenants::default(), BTreeMap::new()),
         Some(path) => {
             let text = files::read_text(path)?;
-            let read = trainyard_workload::cluster::parse_tenants(&text);
+            let members = cluster::parse_members(&text);
+            let read = cluster::parse_tenants(&text).and_then(|tenants| Ok((tenants, members?)));
             read.map_err(|fault| Failure::input(path.display(), fault))?
         }
     };
+    let rules = rules(args, members)?;
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let core = CoreOptions {
         cluster: Arc::new(machine.cluster.clone()),
@@ -165,8 +206,33 @@ fn core_options(
         processes_max: args.processes_max,
         log_bytes_max: LOG_BYTES_MAX,
         announces: false,
+        rules,
     };
     Ok((core, tenants))
+}
+
+/// How far the submissions of each role may go.
+fn rules(args: &ServeArgs, members: BTreeMap<String, Vec<String>>) -> Result<Rules, Failure> {
+    let mut rules = Rules { members, ..Rules::default() };
+    for text in &args.priority_max {
+        let (role, most) = limit("--priority-max", text, "ROLE=NUMBER, such as user=10")?;
+        rules.priority_max.insert(role, most);
+    }
+    for text in &args.weight_max {
+        let expected = "ROLE=NUMBER above 0, such as user=2";
+        let (role, most) = limit::<f64>("--weight-max", text, expected)?;
+        if !(most > 0.0 && most.is_finite()) {
+            return Err(Failure::flag("--weight-max", text, expected));
+        }
+        rules.weight_max.insert(role, most);
+    }
+    Ok(rules)
+}
+
+fn limit<T: FromStr>(flag: &str, text: &str, expected: &str) -> Result<(Role, T), Failure> {
+    let read = text.split_once('=');
+    let read = read.and_then(|(role, most)| Some((Role::named(role)?, most.parse().ok()?)));
+    read.ok_or_else(|| Failure::flag(flag, text, expected))
 }
 
 fn backend(

@@ -5,14 +5,13 @@ use super::client::{Client, Repeat, encoded};
 use super::show::{clock, versioned};
 use crate::failure::Failure;
 use crate::options::span;
-use crate::output::{Output, reason};
+use crate::output::{Output, note, reason};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use trainyard_api::answer::Status;
 use trainyard_daemon::access::Role;
 use trainyard_daemon::desk::TokenInfo;
 use trainyard_profile::InputError;
@@ -55,13 +54,10 @@ fn create(args: &TokenArgs, output: &Output) -> Result<(), Failure> {
         return Err(Failure::Operation(format!("{}: is there already", path.display())));
     }
     let client = Client::open(&args.asking)?;
-    let user = match &args.user {
-        Some(user) => user.clone(),
-        None => client.get::<Status>("/status", &[])?.user,
-    };
+    // Without a name the daemon says whom it stands for: whoever asks, but never root.
     let request = json!({
         "name": args.name,
-        "user": user,
+        "user": args.user,
         "role": role.name(),
         "expires_seconds": expires.map(|span| span.as_secs_f64()),
     });
@@ -74,7 +70,7 @@ fn create(args: &TokenArgs, output: &Output) -> Result<(), Failure> {
         return output.print_json(&versioned(json!({ "token": shown, "info": info })));
     }
     let place = args.output.as_ref().map(|path| path.display().to_string());
-    eprintln!("token {} makes requests of {} as {}", info.name, info.user, info.role.name());
+    note(&format!("token {} makes requests of {} as {}", info.name, info.user, info.role.name()));
     match (shown, place) {
         (Some(token), _) => {
             eprintln!(

@@ -38,7 +38,6 @@ pub fn run(args: &WebArgs, output: &Output) -> Result<(), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let request = json!({
         "name": format!("web-{}-{}", status.user, now.as_micros()),
-        "user": status.user,
         "role": role,
         "expires_seconds": lasts,
     });

@@ -13,7 +13,7 @@ impl SmallDisk {
     /// `None`, and a word about it, where file systems may not be mounted.
     fn mount(at: &Path) -> Option<SmallDisk> {
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(at);
+        mount.args(["-t", "tmpfs", "-o", "size=8m,mode=0711", "tmpfs"]).arg(at);
         if mount.status().is_ok_and(|status| status.success()) {
             return Some(SmallDisk(at.to_owned()));
         }
@@ -91,6 +91,60 @@ fn a_full_disk_refuses_submissions_loses_nothing_and_is_got_over() {
     }
     let first = fs::read_to_string(yard.folder.join("first")).expect("it ran");
     assert_eq!(first, "up\n", "it was started once");
+    yard.kill();
+    drop(disk);
+}
+
+#[test]
+fn a_full_disk_is_told_everywhere_and_no_job_is_lost_from_sight() {
+    let mut yard = Yard::new("told", &["--gpus", "4"]);
+    let Some(disk) = SmallDisk::mount(&yard.folder.join("s")) else { return };
+    yard.start();
+    assert_eq!(yard.get("/healthz")["status"], "ok");
+    // One right after the other: nobody has looked at the last ones when the disk is full.
+    let jobs: Vec<u64> = (0..4).map(|_| yard.submit("exec sleep 60", |_| {})).collect();
+    disk.fill();
+    let request = yard.request("exit 0", |_| {});
+    within("a submission is refused", || yard.post("/v1/jobs", &request).0 == 507);
+
+    let health = yard.get("/healthz");
+    assert!(health["status"] == "store-failed" && health["since"].is_f64(), "{health}");
+    let program = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
+        command
+            .args(arguments)
+            .env("TRAINYARD_SERVER", format!("unix:{}", yard.socket().display()));
+        let ran = command.output().expect("it runs");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        (text(ran.stdout), text(ran.stderr))
+    };
+    let rows = yard.get("/v1/jobs");
+    let known: Vec<u64> = rows["jobs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|row| row["id"].as_u64())
+        .collect();
+    assert!(jobs.iter().all(|job| known.contains(job)), "{jobs:?} are acknowledged: {rows}");
+    for arguments in [&["ps"][..], &["nodes"], &["why", "1"], &["ps", "--user", "nobody"]] {
+        let (out, err) = program(arguments);
+        assert!(err.contains("cannot write its store since") && err.contains("as of"), "{err}");
+        assert_eq!(err.lines().count(), 1, "it is said once: {err}");
+        assert_ne!(out, "no jobs\n", "{arguments:?}");
+    }
+    let (out, _) = program(&["status"]);
+    assert!(out.contains("the store takes nothing") && out.contains("is shown is as of"), "{out}");
+    let metrics = yard.text("/metrics");
+    assert!(metrics.contains("trainyard_store_failing 1.0"), "{metrics}");
+
+    disk.empty();
+    within("it is over", || yard.get("/healthz")["status"] == "ok");
+    let (out, err) = program(&["ps"]);
+    assert!(err.is_empty() && out.lines().count() >= 2 + jobs.len(), "{out}{err}");
+    for job in jobs {
+        yard.post(&format!("/v1/jobs/{job}/act"), &serde_json::json!({"action": "cancel"}));
+        yard.until(job, "cancelled");
+    }
     yard.kill();
     drop(disk);
 }

@@ -81,6 +81,16 @@ impl Yard {
         answer
     }
 
+    /// An answer that is no JSON.
+    pub fn text(&self, path: &str) -> String {
+        let mut stream = UnixStream::connect(self.socket()).expect("it listens");
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("it listens");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+
     pub fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         ask(&self.socket(), "POST", path, Some(body)).expect("an answer")
     }

@@ -177,6 +177,7 @@ fn daemon(place: &Path, policy: &str, yard: Yard) -> (Running, Front) {
         processes_max: 0,
         log_bytes_max: 1 << 20,
         announces,
+        rules: Default::default(),
     };
     let options = HostOptions {
         core,
@@ -221,5 +222,5 @@ async fn course(front: &Front) -> Course {
 }
 
 fn admin() -> Caller {
-    Caller { user: "ada".to_owned(), uid: None, role: Role::Admin }
+    Caller::named("ada", Role::Admin)
 }

@@ -17,6 +17,8 @@ pub struct Daemon {
     pub folder: PathBuf,
     process: Child,
     options: Vec<String>,
+    /// What a shell does before it becomes the daemon.
+    before: String,
 }
 
 impl Daemon {
@@ -26,12 +28,23 @@ impl Daemon {
     }
 
     pub fn start_with(name: &str, options: &[&str]) -> Daemon {
-        let folder = std::env::temp_dir().join(format!("ty-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder");
+        Daemon::start_in(fresh_folder(name), "", options)
+    }
+
+    /// A daemon with two slots, started by a shell that does something first.
+    pub fn start_below(name: &str, before: &str) -> Daemon {
+        Daemon::start_in(fresh_folder(name), before, &["--gpus", "2"])
+    }
+
+    /// A daemon in a folder that is prepared already.
+    pub fn start_in(folder: PathBuf, before: &str, options: &[&str]) -> Daemon {
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-        let process = spawn(&folder, &options);
-        Daemon { folder, process, options }
+        let process = spawn(&folder, before, &options);
+        Daemon { folder, process, options, before: before.to_owned() }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// Ends the daemon as a crash would, and waits.
@@ -41,7 +54,7 @@ impl Daemon {
     }
 
     pub fn start_again(&mut self) {
-        self.process = spawn(&self.folder, &self.options);
+        self.process = spawn(&self.folder, &self.before, &self.options);
     }
 
     pub fn ask(&self, arguments: &[&str]) -> Ran {
@@ -136,9 +149,23 @@ pub fn ran(mut command: Command) -> Ran {
     Ran { code, out: text(output.stdout), err: text(output.stderr) }
 }
 
-fn spawn(folder: &Path, options: &[String]) -> Child {
-    let mut command = program(folder, &["serve", "--state", "s"]);
-    command.args(options);
+/// An empty folder of its own, short enough for the names of sockets.
+pub fn fresh_folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("ty-{}-{name}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+fn spawn(folder: &Path, before: &str, options: &[String]) -> Child {
+    let mut command = program(folder, &[]);
+    if !before.is_empty() {
+        let itself = command.get_program().to_owned();
+        command = Command::new("sh");
+        command.current_dir(folder).stdin(Stdio::null());
+        command.arg("-c").arg(format!("{before}exec \"$0\" \"$@\"")).arg(itself);
+    }
+    command.args(["serve", "--state", "s"]).args(options);
     let log = fs::File::create(folder.join("serve.log")).expect("a log");
     command.stdout(log.try_clone().expect("a log")).stderr(log);
     let process = command.spawn().expect("the daemon starts");

@@ -4,7 +4,11 @@ mod bad_input;
 #[cfg(feature = "live")]
 mod daemon;
 #[cfg(feature = "live")]
+mod descriptors;
+#[cfg(feature = "live")]
 mod elastic;
+#[cfg(feature = "live")]
+mod escapes;
 #[cfg(feature = "live")]
 mod expecting;
 #[cfg(feature = "live")]

@@ -1,8 +1,9 @@
 //! The real daemon, with real jobs on declared slots.
 
-use super::daemon::{Daemon, PATIENCE, program, ran};
+use super::daemon::{Daemon, PATIENCE, fresh_folder, program, ran};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -29,6 +30,11 @@ fn jobs_run_wait_are_explained_and_end() {
     let plan = daemon.json(&["plan", "second.toml", "--json"]);
     assert_eq!(plan["jobs"][0]["starts_now"], false, "{plan}");
     assert!(daemon.said(&["nodes"]).contains(" 0 of 2 "));
+    let ps = daemon.said(&["ps"]);
+    let held = ps.lines().next().and_then(|heading| heading.find("held")).expect("a column");
+    let of = |job: &str| ps.lines().find(|line| line.starts_with(job)).expect("a row").to_owned();
+    assert_eq!(of(&first).get(held..=held), Some("2"), "GPUs that are held: {ps}");
+    assert_eq!(of(&second).get(held..=held), Some(" "), "it holds none: {ps}");
 
     daemon.said(&["hold", &second]);
     assert!(daemon.said(&["why", &second]).contains("is held"));
@@ -51,6 +57,20 @@ fn jobs_run_wait_are_explained_and_end() {
     assert_eq!((&status["gpus_used"], &status["epoch"]), (&0.into(), &1.into()), "{status}");
     let used = daemon.json(&["acct", "--json"]);
     assert_eq!(used["usage"][0]["launches"], 4, "{used}");
+}
+
+#[test]
+fn retries_have_one_default() {
+    let folder = fresh_folder("retries");
+    let help = ran(program(&folder, &["run", "--help"])).out;
+    let (_, retries) = help.split_once("--retries").expect("a flag");
+    assert!(retries.lines().next().is_some_and(|line| line.contains("[default: 3]")), "{retries}");
+    fs::write(folder.join("job.toml"), "command = [\"true\"]\n").expect("a file");
+    let job = ran(program(&folder, &["job", "validate", "job.toml", "--json"])).out;
+    let job: Value = serde_json::from_str(&job).expect("JSON");
+    assert_eq!(job["jobs"][0]["retries"], 3, "{job}");
+    assert_eq!(trainyard_types::RETRIES_DEFAULT, 3);
+    let _ = fs::remove_dir_all(&folder);
 }
 
 #[test]
@@ -104,6 +124,73 @@ fn is_kept(run: &Path) -> bool {
     processes
         .filter_map(|process| fs::read(process.path().join("cmdline")).ok())
         .any(|line| String::from_utf8_lossy(&line).contains(&run))
+}
+
+#[test]
+fn a_store_or_a_log_that_was_deleted_is_missed_and_its_jobs_run_on() {
+    let mut daemon = Daemon::start("deleted");
+    let job = daemon.submit("job", "echo $$ > pid; exec sleep 60", 1);
+    daemon.wait_until(&job, "running");
+    daemon.kill();
+    let state = daemon.folder.join("s");
+    let aside = daemon.folder.join("aside");
+    let take = |names: &[&str]| {
+        let _ = fs::create_dir_all(&aside);
+        for name in names {
+            let _ = fs::rename(state.join(name), aside.join(name));
+        }
+    };
+    let put_back = |names: &[&str]| {
+        for name in names {
+            let _ = fs::rename(aside.join(name), state.join(name));
+        }
+    };
+    let all = ["store.db", "store.db-wal", "store.db-shm", "store.db.lock"];
+    for (deleted, part) in [
+        (&all[..1], "the store is gone"),
+        (&all[1..3], "the log"),
+        (&all[..3], "the store is gone"),
+        (&all[..], "the store is new and knows none of them"),
+    ] {
+        take(deleted);
+        let start = ["serve", "--state", "s", "--gpus", "2"];
+        let refused = ran(program(&daemon.folder, &start));
+        assert_eq!(refused.code, 1, "{deleted:?}: {}{}", refused.out, refused.err);
+        assert!(refused.err.contains(part), "{deleted:?}: {}", refused.err);
+        assert!(refused.err.contains("store restore"), "it says what to do: {}", refused.err);
+        for name in all.iter().filter(|name| deleted.contains(name)) {
+            let _ = fs::remove_file(state.join(name));
+        }
+        put_back(deleted);
+    }
+    daemon.start_again();
+    assert_eq!(daemon.standing(&job), "running", "nothing was done to it");
+    let pid = fs::read_to_string(daemon.folder.join("pid")).expect("it ran");
+    assert!(Path::new("/proc").join(pid.trim()).exists(), "its process is the first one");
+}
+
+#[test]
+fn a_folder_that_others_can_change_is_refused_with_what_mends_it() {
+    let folder = fresh_folder("open");
+    let state = folder.join("s");
+    fs::create_dir(&state).expect("a folder");
+    let mode = |mode: u32| fs::set_permissions(&state, fs::Permissions::from_mode(mode));
+    // A policy that is not there ends each start right after the folder was looked at.
+    let serve =
+        || ran(program(&folder, &["serve", "--state", "s", "--gpus", "2", "--policy", "fiffo"]));
+    mode(0o1777).expect("a mode");
+    let refused = serve();
+    assert!(refused.code == 1 && refused.err.contains("chmod go-w"), "{}", refused.err);
+    mode(0o775).expect("a mode");
+    let warned = serve();
+    assert!(warned.code == 3 && warned.err.contains("chmod g-w"), "{}", warned.err);
+    mode(0o711).expect("a mode");
+    assert!(!serve().err.contains("chmod"));
+    if std::os::unix::fs::chown(&state, Some(2), None).is_ok() {
+        let refused = serve();
+        assert!(refused.code == 1 && refused.err.contains("chown -R 0"), "{}", refused.err);
+    }
+    let _ = fs::remove_dir_all(&folder);
 }
 
 #[test]

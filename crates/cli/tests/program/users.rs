@@ -101,7 +101,12 @@ fn an_unprivileged_daemon_runs_jobs_as_their_users_and_keeps_users_apart() {
     while !yard.folder.join("h.sock").exists() && begun.elapsed() < PATIENCE {
         sleep(Duration::from_millis(20));
     }
-    yard.start(Some(DAEMON), &["serve", "--state", &state, "--gpus", "2", "--helper", &helper]);
+    let tenants = yard.path("tenants.toml");
+    let declared =
+        "[[tenant]]\nname = \"vision\"\nmembers = [\"bin\"]\n[[tenant]]\nname = \"staff\"\n";
+    fs::write(&tenants, declared).expect("a file");
+    let serve = ["serve", "--state", &state, "--gpus", "2", "--helper", &helper];
+    yard.start(Some(DAEMON), &[&serve[..], &["--tenants", &tenants]].concat());
     while yard.ask(ANN.0, &["status"]).status.code() != Some(0) {
         let log = fs::read_to_string(yard.folder.join("serve.log")).unwrap_or_default();
         assert!(begun.elapsed() < PATIENCE, "the daemon does not answer: {log}");
@@ -119,4 +124,42 @@ fn an_unprivileged_daemon_runs_jobs_as_their_users_and_keeps_users_apart() {
     assert_eq!(cancelled.status.code(), Some(5), "{}", said(&cancelled));
     let cancelled = yard.ask(ANN.0, &["cancel", "2"]);
     assert_eq!(cancelled.status.code(), Some(0), "{}", said(&cancelled));
+    limits_of_roles(&yard);
+    tokens_of_root(&yard);
+}
+
+/// Users take neither a higher priority nor a tenant that is not theirs, and are told what they may have.
+fn limits_of_roles(yard: &Yard) {
+    let run = |uid: &str, flags: &[&str]| {
+        yard.ask(uid, &[&["run"], flags, &["--detach", "--", "/bin/true"]].concat())
+    };
+    for (uid, flags, code, part) in [
+        (ANN.0, &["--priority", "1"][..], 5, "0 at most"),
+        (ANN.0, &["--priority", "2147483647"], 5, "--priority-max"),
+        (ANN.0, &["--tenant", "staff"], 5, "may use `bin`, `vision`"),
+        (ANN.0, &["--tenant", "sys"], 5, "no member of the tenant `sys`"),
+        (BOB, &["--tenant", "vision"], 5, "no member of the tenant `vision`"),
+        (ANN.0, &["--tenant", "vision", "--priority", "-1"], 0, "job"),
+        (DAEMON, &["--tenant", "staff", "--priority", "9"], 0, "job"),
+    ] {
+        let ran = run(uid, flags);
+        assert_eq!(ran.status.code(), Some(code), "{uid} {flags:?}: {}", said(&ran));
+        assert!(said(&ran).contains(part), "{uid} {flags:?}: {}", said(&ran));
+    }
+}
+
+/// No token is root's, whoever makes it.
+fn tokens_of_root(yard: &Yard) {
+    let create = |arguments: &[&str]| {
+        let made = yard.ask("0", &[&["token", "create"], arguments].concat());
+        (made.status.code(), said(&made))
+    };
+    let (code, text) = create(&["one"]);
+    assert!(code == Some(3) && text.contains("--user NAME"), "{text}");
+    let (code, text) = create(&["two", "--user", "root"]);
+    assert!(code == Some(3) && text.contains("does not stand for `root`"), "{text}");
+    let (code, text) = create(&["three", "--user", ANN.1]);
+    assert!(code == Some(0) && text.contains("requests of bin as user"), "{text}");
+    let (code, text) = create(&["four", "--role", "operator"]);
+    assert!(code == Some(0) && text.contains("requests of @four as operator"), "{text}");
 }

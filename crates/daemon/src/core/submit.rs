@@ -56,13 +56,16 @@ impl Core {
         }
         let mut checked = Vec::new();
         for (index, spec) in request.jobs.iter().enumerate() {
-            self.check(spec, ends, &mut checked).map_err(|mut problem| {
-                if request.jobs.len() > 1 {
-                    problem.detail =
-                        format!("job {} of the request: {}", index + 1, problem.detail);
-                }
-                problem
-            })?;
+            let allowed = self.allow(caller, spec);
+            allowed.and_then(|()| self.check(spec, ends, &mut checked)).map_err(
+                |mut problem| {
+                    if request.jobs.len() > 1 {
+                        problem.detail =
+                            format!("job {} of the request: {}", index + 1, problem.detail);
+                    }
+                    problem
+                },
+            )?;
         }
         if checked.is_empty() {
             return Err(bad("jobs", "the request names no job: expected at least one"));
@@ -80,6 +83,16 @@ impl Core {
         Ok(Said::Submitted(answer))
     }
 
+    /// Whether a caller may submit this; what is refused is written down.
+    fn allow(&mut self, caller: &Caller, spec: &JobSpec) -> Result<(), Problem> {
+        let allowed = self.options.rules.check(caller, spec);
+        if let Err(problem) = &allowed {
+            let field = problem.field.as_deref().unwrap_or_default();
+            self.audit(&caller.user, &format!("submit with {field}"), &spec.name, false);
+        }
+        allowed
+    }
+
     /// The jobs that a submission would make, with the names of their tenants; nothing is taken on.
     pub(crate) fn draft(
         &self,
@@ -90,6 +103,7 @@ impl Core {
         access::check(caller, Right::Submit, None)?;
         let mut checked = Vec::new();
         for spec in &request.jobs {
+            self.options.rules.check(caller, spec)?;
             self.check(spec, ends, &mut checked)?;
         }
         let unknown = ModelId(KIN_FROM + self.kin.len() as u32);

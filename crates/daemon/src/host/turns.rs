@@ -369,6 +369,7 @@ impl Host {
         self.thinker.begin_anew(self.options.core.policy.clone(), None);
         self.failing = Some(Failing { retry_at: Instant::now(), pause: RETRY_FIRST });
         self.say(Some(why));
+        self.show_what_is_kept();
     }
 
     fn retry(&mut self) {
@@ -408,6 +409,11 @@ impl Host {
 
     fn say(&mut self, trouble: Option<String>) {
         let mut health = self.shared.health();
+        health.store_since = match &trouble {
+            Some(_) => health.store_since.or_else(|| Some(wall_micros())),
+            None => None,
+        };
+        self.shared.metrics.store_fails(trouble.is_some());
         health.store = trouble.map(|why| format!("the store takes nothing: {why}"));
         self.shared.set_health(health);
     }

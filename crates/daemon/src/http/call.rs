@@ -3,7 +3,7 @@
 use super::front::Rim;
 use super::reply::{Answer, JSON_LINES, OPEN_METRICS};
 use super::{fields, input, openapi, secret};
-use crate::access::{Caller, Role};
+use crate::access::{self, Caller, Right, Role};
 use crate::desk::{
     AcctRequest, Act, JobFilter, LogRequest, NewToken, NodeAct, PolicyRequest, TokenInfo,
 };
@@ -52,8 +52,9 @@ pub struct Asked {
 pub struct TokenRequest {
     /// What people call it.
     pub name: String,
-    /// Whose requests it makes.
-    pub user: String,
+    /// Whose requests it makes; by default whoever makes it, unless that is root.
+    #[serde(default)]
+    pub user: Option<String>,
     /// What it allows.
     pub role: Role,
     /// How long it is good; 90 days by default, ten years at most.
@@ -73,8 +74,11 @@ pub struct TokenMade {
 /// A sign of life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
-    /// Always `ok`.
+    /// `ok`, or `store-failed` while nothing can be written.
     pub status: String,
+    /// Since when nothing can be written, in seconds of Unix time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<f64>,
 }
 
 /// `POST /v1/jobs`.
@@ -307,7 +311,9 @@ pub async fn tokens(asked: Asked) -> Said {
 pub async fn add_token(asked: Asked) -> Said {
     let request: TokenRequest = input::json(&asked.body)?;
     fields::check_name("name", &request.name)?;
-    fields::check_name("user", &request.user)?;
+    if let Some(user) = &request.user {
+        fields::check_name("user", user)?;
+    }
     let seconds = request.expires_seconds.unwrap_or(TOKEN_SECONDS_DEFAULT);
     if !(seconds > 0.0 && seconds <= TOKEN_SECONDS_MAX) {
         let detail =
@@ -315,7 +321,12 @@ pub async fn add_token(asked: Asked) -> Said {
         return Err(Problem::field(Code::BadInput, "expires_seconds", detail));
     }
     let created = unix_time();
-    let (name, user, role) = (request.name, request.user, request.role);
+    let (name, role) = (request.name, request.role);
+    // Who may not make tokens is told so by the desk, whatever the rest is.
+    let user = match access::check(&asked.caller, Right::RuleStore, None) {
+        Ok(()) => asked.rim.users.stands_for(&asked.caller, request.user, (&name, role)).await?,
+        Err(_) => request.user.unwrap_or_else(|| asked.caller.user.clone()),
+    };
     let info = TokenInfo { name, user, role, created, expires: Some(created + seconds) };
     let token = secret::draw()?;
     let new = NewToken { info, digest: secret::digest(&token) };
@@ -336,13 +347,15 @@ pub async fn metrics(asked: Asked) -> Said {
 }
 
 /// `GET /openapi.json`.
-pub fn openapi() -> Said {
+pub fn openapi(_: &Rim) -> Said {
     Answer::bytes(openapi::document().as_bytes().to_vec(), "application/json", usize::MAX)
 }
 
-/// `GET /healthz`.
-pub fn healthz() -> Said {
-    Answer::bytes(br#"{"status":"ok"}"#.to_vec(), "application/json", usize::MAX)
+/// `GET /healthz`. The daemon lives as long as it answers, so the status is 200 whatever it says.
+pub fn healthz(rim: &Rim) -> Said {
+    let since = rim.desk.stale().map(|stale| stale.since);
+    let status = if since.is_some() { "store-failed" } else { "ok" };
+    Answer::json(&Health { status: status.to_owned(), since }, &rim.limits)
 }
 
 /// Seconds of Unix time.

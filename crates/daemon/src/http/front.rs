@@ -14,7 +14,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request};
-use axum::http::{HeaderMap, Response, StatusCode, header, request};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header, request};
 use axum::routing::{MethodFilter, on};
 use futures_util::FutureExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -137,13 +137,20 @@ async fn answer(
 ) -> Response<Body> {
     let began = Instant::now();
     let (head, mut body) = request.into_parts();
-    let response = match screen_and_ask(&rim, route, part, &head, &mut body).await {
+    let mut response = match screen_and_ask(&rim, route, part, &head, &mut body).await {
         Ok(answer) => answer.into_response(),
         Err(refusal) => {
             drain(&head, &mut body).await;
             refusal.into_response()
         }
     };
+    if let Some(stale) = rim.desk.stale() {
+        // Whoever reads only lists must know that they are old.
+        let told = format!("since={:.3}, as-of={:.3}", stale.since, stale.as_of);
+        if let Ok(told) = HeaderValue::from_str(&told) {
+            response.headers_mut().insert(trainyard_api::STALE_HEADER, told);
+        }
+    }
     let status = response.status().as_u16();
     let (verb, path) = route.map_or(("OTHER", "other"), |route| (route.verb.name(), route.path));
     let seconds = began.elapsed().as_secs_f64();
@@ -177,7 +184,7 @@ async fn screen_and_ask(
     let known = match route.call {
         Call::Open(call) => {
             limit(&rim.requests, peer.who())?;
-            return Ok(call()?);
+            return Ok(call(rim)?);
         }
         Call::Known(known) => known,
     };
@@ -188,7 +195,10 @@ async fn screen_and_ask(
     let key = input::idempotency_key(&head.headers)?;
     let (body, _room) = match route.body {
         None => (Bytes::new(), None),
-        Some(_) => read(body, &head.headers, rim).await?,
+        Some(_) => {
+            input::check_content_type(&head.headers)?;
+            read(body, &head.headers, rim).await?
+        }
     };
     // A wait that was asked for is bounded by its own limit and comes on top.
     let waits = route.query.iter().any(|param| param.name == "wait");
@@ -243,8 +253,7 @@ async fn authenticate(
         let detail = "the token is not known here or has expired: ask an admin for a new one";
         return Err(unknown(Problem::field(Code::Unauthenticated, "Authorization", detail)));
     };
-    let uid = rim.users.uid(&info.user).await;
-    Ok((Caller { user: info.user, uid, role: info.role }, who))
+    Ok((rim.users.behind_token(&info).await, who))
 }
 
 /// Writes a refusal down, unless this peer is refused so often that the record itself would be the harm.

@@ -1,7 +1,8 @@
 //! Bytes to typed requests; a fault names its field.
 
+use super::reply::Refusal;
 use super::route::{Kind, Param};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Request, StatusCode, header};
 use serde::de::DeserializeOwned;
 use trainyard_api::{Code, Problem};
 
@@ -46,6 +47,37 @@ pub fn check_query(text: &str, known: &[Param], bytes_max: usize) -> Result<(), 
         seen |= 1 << index;
     }
     Ok(())
+}
+
+/// The line and the headers of a request are not larger than allowed. The buffer that they are read with is no limit: it
+/// grows in steps, and takes what comes with the last one.
+pub fn check_head<B>(request: &Request<B>, bytes_max: usize) -> Result<(), Refusal> {
+    let headers = request.headers().iter();
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    let line = request.uri().to_string().len() + request.method().as_str().len();
+    let bytes = line + " HTTP/1.1\r\n".len() + headers.sum::<usize>();
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    let detail = format!("line and headers have {bytes} bytes, and {bytes_max} are allowed");
+    let problem = Problem::field(Code::TooLarge, "headers", detail);
+    let status = Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    Err(Refusal { status, ..problem.into() })
+}
+
+/// A body is read as JSON if it says so, or says nothing.
+pub fn check_content_type(headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(told) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    let kind = told.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
+    let kind = kind.trim().to_ascii_lowercase();
+    let is_json = kind == "application/json"
+        || kind.strip_prefix("application/").is_some_and(|name| name.ends_with("+json"));
+    if is_json {
+        return Ok(());
+    }
+    let detail = format!("`Content-Type` is `{}`: expected application/json", cut(&kind));
+    let problem = Problem::field(Code::BadInput, "Content-Type", detail);
+    Err(Refusal { status: Some(StatusCode::UNSUPPORTED_MEDIA_TYPE), ..problem.into() })
 }
 
 /// The key under which a client may send the same submission again.

@@ -3,6 +3,7 @@
 use super::options::{HttpOptions, ServeError};
 use super::rate::Who;
 use crate::access::{Caller, Role};
+use crate::desk::TokenInfo;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -71,7 +72,16 @@ pub struct Users {
     operators: Vec<String>,
     operator_group: Option<Gid>,
     callers: Mutex<HashMap<u32, (Instant, Caller)>>,
-    uids: Mutex<HashMap<String, (Instant, Option<u32>)>>,
+    known: Mutex<HashMap<String, (Instant, Option<Known>)>>,
+}
+
+/// The Unix user behind a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its number.
+    pub uid: u32,
+    /// The names of its groups.
+    pub groups: Vec<String>,
 }
 
 impl Users {
@@ -90,7 +100,7 @@ impl Users {
             operators: options.operators.clone(),
             operator_group,
             callers: Mutex::default(),
-            uids: Mutex::default(),
+            known: Mutex::default(),
         })
     }
 
@@ -117,16 +127,62 @@ impl Users {
     }
 
     /// The Unix user of a name, for tokens.
-    pub async fn uid(&self, name: &str) -> Option<u32> {
+    pub async fn known(&self, name: &str) -> Option<Known> {
         let key = name.to_owned();
-        if let Some(uid) = recent(&self.uids, &key) {
-            return uid;
+        if let Some(known) = recent(&self.known, &key) {
+            return known;
         }
         let asked = key.clone();
-        let found = tokio::task::spawn_blocking(move || User::from_name(&asked).ok().flatten());
-        let uid = found.await.ok().flatten().map(|user| user.uid.as_raw());
-        remember(&self.uids, key, uid);
-        uid
+        let found = tokio::task::spawn_blocking(move || {
+            let user = User::from_name(&asked).ok().flatten()?;
+            Some(Known { uid: user.uid.as_raw(), groups: groups_of(&user) })
+        });
+        let known = found.await.ok().flatten();
+        remember(&self.known, key, known.clone());
+        known
+    }
+
+    /// Whoever a token makes requests of. None is root's: a token travels and lies in files, and whoever has one of
+    /// root's could run programs as root. It keeps its role, under a name that no Unix user has.
+    pub async fn behind_token(&self, token: &TokenInfo) -> Caller {
+        let known = self.known(&token.user).await;
+        match known {
+            Some(known) if known.uid == 0 && !self.only_own_user => {
+                Caller::named(&nobody_called(&token.name), token.role)
+            }
+            known => {
+                let (uid, groups) = known.map(|known| (known.uid, known.groups)).unzip();
+                let groups = groups.unwrap_or_default();
+                Caller { user: token.user.clone(), uid, role: token.role, groups }
+            }
+        }
+    }
+
+    /// Whom a new token stands for: who was named, or whoever makes it, but never root.
+    pub async fn stands_for(
+        &self,
+        maker: &Caller,
+        named: Option<String>,
+        (name, role): (&str, Role),
+    ) -> Result<String, Problem> {
+        let refused = |detail: String| Err(Problem::field(Code::BadInput, "user", detail));
+        match named {
+            Some(user) if self.is_root(&user).await => refused(format!(
+                "a token does not stand for `{user}`, who is root: name another user, or none for a token of the role \
+                 viewer, operator or admin that submits nothing"
+            )),
+            Some(user) => Ok(user),
+            None if !self.is_root(&maker.user).await => Ok(maker.user.clone()),
+            None if role == Role::User => refused(format!(
+                "you are `{}`, and a token does not stand for root: say with `user` (--user NAME) whose jobs it submits",
+                maker.user
+            )),
+            None => Ok(nobody_called(name)),
+        }
+    }
+
+    async fn is_root(&self, name: &str) -> bool {
+        !self.only_own_user && self.known(name).await.is_some_and(|known| known.uid == 0)
     }
 
     fn look_up(&self, uid: u32) -> Caller {
@@ -137,7 +193,8 @@ impl Users {
             false if self.is_operator(&name, user.as_ref()) => Role::Operator,
             false => Role::User,
         };
-        Caller { user: name, uid: Some(uid), role }
+        let groups = user.as_ref().map(groups_of).unwrap_or_default();
+        Caller { user: name, uid: Some(uid), role, groups }
     }
 
     fn is_operator(&self, name: &str, user: Option<&User>) -> bool {
@@ -148,6 +205,19 @@ impl Users {
         };
         self.operators.iter().any(|operator| operator == name) || in_group() == Some(true)
     }
+}
+
+/// A name that no Unix user has: jobs cannot be run as it.
+fn nobody_called(token: &str) -> String {
+    format!("@{token}")
+}
+
+/// The names of a user's groups.
+fn groups_of(user: &User) -> Vec<String> {
+    let name = CString::new(user.name.as_str());
+    let ids = name.ok().and_then(|name| getgrouplist(&name, user.gid).ok()).unwrap_or_default();
+    let names = ids.into_iter().filter_map(|id| Group::from_gid(id).ok().flatten());
+    names.map(|group| group.name).collect()
 }
 
 fn recent<K, V>(kept: &Mutex<HashMap<K, (Instant, V)>>, key: &K) -> Option<V>
@@ -201,6 +271,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn no_token_is_roots() {
+        let everybody = users(|_| {});
+        let root = Caller { uid: Some(0), ..Caller::named("root", Role::Admin) };
+        let asked = |named: Option<&str>, role| {
+            let (users, root, named) = (&everybody, &root, named.map(str::to_owned));
+            async move { users.stands_for(root, named, ("ci", role)).await }
+        };
+        assert_eq!(asked(None, Role::User).await.unwrap_err().field.as_deref(), Some("user"));
+        assert_eq!(asked(Some("root"), Role::Viewer).await.unwrap_err().code, Code::BadInput);
+        assert_eq!(asked(Some("ann"), Role::User).await.unwrap(), "ann");
+        assert_eq!(asked(None, Role::Admin).await.unwrap(), "@ci", "it rules, and runs nothing");
+        // One that an older version made.
+        let (name, user, role) = ("old".to_owned(), "root".to_owned(), Role::User);
+        let old = TokenInfo { name, user, role, created: 0.0, expires: None };
+        let caller = everybody.behind_token(&old).await;
+        assert_eq!((caller.user.as_str(), caller.uid), ("@old", None));
+        // Where all jobs are the daemon's own user's, nothing runs as root by it.
+        let alone = users(|options| options.only_own_user = true);
+        assert_eq!(alone.behind_token(&old).await.user, "root");
+    }
+
+    #[tokio::test]
     async fn members_of_a_group_are_operators() {
         // Whoever the system's table has besides us, in the group that is its own.
         let own = Uid::effective();
@@ -217,7 +309,9 @@ mod tests {
         };
         let members = users(|options| options.operator_group = Some(group.name));
         let caller = members.caller(other.uid.as_raw()).await.unwrap();
-        assert_eq!((caller.user, caller.role), (other.name.clone(), Role::Operator));
-        assert_eq!(members.uid(&other.name).await, Some(other.uid.as_raw()));
+        assert_eq!((caller.user.as_str(), caller.role), (other.name.as_str(), Role::Operator));
+        let known = members.known(&other.name).await.expect("it was found above");
+        assert_eq!(known.uid, other.uid.as_raw());
+        assert!(caller.groups == known.groups && !known.groups.is_empty(), "{known:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! The one table of routes: the router and the document of the API are made from it.
 
 use super::call::{self, Asked, Said};
+use super::front::Rim;
 use super::reply::{JSON_LINES, OPEN_METRICS};
 use crate::access::Role;
 use crate::desk::{Act, LogChunk, NodeAct, PolicyRequest, TokenInfo};
@@ -88,7 +89,7 @@ pub type Saying = Pin<Box<dyn Future<Output = Said> + Send>>;
 #[derive(Copy, Clone)]
 pub enum Call {
     /// For anybody, without a look at the desk.
-    Open(fn() -> Said),
+    Open(fn(&Rim) -> Said),
     /// For callers who are known; the desk checks whether they may.
     Known(fn(Asked) -> Saying),
 }

@@ -1,6 +1,7 @@
 //! Sockets: opened with care, accepted within limits, closed in order.
 
 use super::front::{Rim, router};
+use super::input;
 use super::options::{HttpOptions, Limits, ServeError};
 use super::peer::Peer;
 use super::rate::Who;
@@ -19,19 +20,28 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 use tower_service::Service;
+use trainyard_api::{Code, Problem};
 
 /// How long to rest when the system has no more file descriptors.
 const REST: Duration = Duration::from_millis(50);
+/// How often it is looked whether the socket is still there.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// So many connections beyond the limit are told so at the same time, each for so long at most.
+const TURNED_AWAY_MAX: usize = 64;
+const TURN_AWAY_TIME_MAX: Duration = Duration::from_secs(1);
+/// Whose connections are too many.
+const EVERYBODY: &str = "the daemon";
+const ONE_PEER: &str = "your user or address";
 
 /// Opens the rim and serves until `shutdown` is ready and requests under way are answered.
 pub async fn serve(
@@ -46,9 +56,16 @@ pub async fn serve(
 /// A rim that is open: connections queue up until [`Server::run`].
 pub struct Server {
     gate: Arc<Gate>,
-    unix: Option<(UnixListener, PathBuf)>,
+    unix: Option<(UnixListener, Door)>,
     tcp: Option<(TcpListener, Option<Tls>)>,
     stop: watch::Sender<bool>,
+}
+
+/// A Unix socket as it is to be.
+#[derive(Clone)]
+struct Door {
+    path: PathBuf,
+    only_own_user: bool,
 }
 
 /// What all connections share.
@@ -58,6 +75,8 @@ struct Gate {
     limits: Limits,
     metrics: Arc<Metrics>,
     peers: Mutex<HashMap<Who, usize>>,
+    /// Room for those who are told that there is no room.
+    turned_away: Semaphore,
 }
 
 impl Server {
@@ -73,7 +92,10 @@ impl Server {
             None => None,
         };
         let unix = match &options.socket {
-            Some(path) => Some((open_unix(path, options.only_own_user).await?, path.clone())),
+            Some(path) => {
+                let door = Door { path: path.clone(), only_own_user: options.only_own_user };
+                Some((open_unix(&door).await?, door))
+            }
             None => None,
         };
         let address = tcp.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
@@ -85,6 +107,7 @@ impl Server {
             limits: options.limits,
             metrics: options.metrics,
             peers: Mutex::default(),
+            turned_away: Semaphore::new(TURNED_AWAY_MAX),
         };
         Ok(Server { gate: Arc::new(gate), unix, tcp, stop })
     }
@@ -103,9 +126,11 @@ impl Server {
     /// Serves until `shutdown` is ready and requests under way are answered, or their time is up.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let mut loops = JoinSet::new();
-        let path = self.unix.as_ref().map(|(_, path)| path.clone());
-        if let Some((listener, _)) = self.unix {
+        let path = self.unix.as_ref().map(|(_, door)| door.path.clone());
+        if let Some((listener, door)) = self.unix {
+            let (changes, listener) = watch::channel(Arc::new(listener));
             loops.spawn(accept_unix(Arc::clone(&self.gate), listener));
+            loops.spawn(keep_socket(Arc::clone(&self.gate), door, changes));
         }
         if let Some((listener, tls)) = self.tcp {
             loops.spawn(accept_tcp(Arc::clone(&self.gate), listener, tls));
@@ -153,8 +178,34 @@ async fn open_tcp(
     Ok((listener, tls))
 }
 
+/// A socket that was removed, by whatever cleans up temporary files, is made again: nobody could reach a daemon without.
+async fn keep_socket(gate: Arc<Gate>, door: Door, changes: watch::Sender<Arc<UnixListener>>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
+            () = gate.rim.stopped() => return,
+        }
+        let gone = fs::symlink_metadata(&door.path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        if !gone {
+            continue;
+        }
+        match open_unix(&door).await {
+            Ok(listener) => {
+                let path = door.path.display();
+                tracing::warn!(target: "trainyard::http", "{path} was removed and is made again");
+                let _ = changes.send(Arc::new(listener));
+            }
+            Err(error) => {
+                tracing::warn!(target: "trainyard::http", %error, "the socket was removed");
+            }
+        }
+    }
+}
+
 /// A socket that was left behind is replaced; one that is in use, or anything else, is not.
-async fn open_unix(path: &Path, only_own_user: bool) -> Result<UnixListener, ServeError> {
+async fn open_unix(door: &Door) -> Result<UnixListener, ServeError> {
+    let Door { path, only_own_user } = door;
     let failed = |source: io::Error| ServeError::Socket { path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
@@ -167,7 +218,7 @@ async fn open_unix(path: &Path, only_own_user: bool) -> Result<UnixListener, Ser
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed(error)),
     }
-    let (folder_mode, mode) = if only_own_user { (0o700, 0o600) } else { (0o755, 0o666) };
+    let (folder_mode, mode) = if *only_own_user { (0o700, 0o600) } else { (0o755, 0o666) };
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         let made = fs::DirBuilder::new().recursive(true).mode(folder_mode).create(folder);
         made.map_err(failed)?;
@@ -177,18 +228,36 @@ async fn open_unix(path: &Path, only_own_user: bool) -> Result<UnixListener, Ser
     Ok(listener)
 }
 
-async fn accept_unix(gate: Arc<Gate>, listener: UnixListener) {
-    accept(
-        gate,
-        || listener.accept(),
-        |gate, stream: UnixStream, permit| async move {
-            let Ok(uid) = stream.peer_cred().map(|peer| peer.uid()) else { return };
-            let Some(_place) = Place::take(&gate, Who::Uid(uid)) else { return };
-            let caller = gate.rim.users.caller(uid).await;
-            let peer = Peer::Local { uid, caller };
-            talk(&gate, stream, peer, permit).await;
-        },
-    )
+async fn accept_unix(gate: Arc<Gate>, listener: watch::Receiver<Arc<UnixListener>>) {
+    let next = || {
+        let mut listener = listener.clone();
+        async move {
+            loop {
+                let present = Arc::clone(&listener.borrow_and_update());
+                tokio::select! {
+                    accepted = present.accept() => return accepted,
+                    // Without anybody who makes it again, the present one is all there will be.
+                    changed = listener.changed() => if changed.is_err() {
+                        return present.accept().await;
+                    },
+                }
+            }
+        }
+    };
+    accept(gate, next, |gate, stream: UnixStream, permit| async move {
+        let Some(permit) = permit else {
+            gate.metrics.connection_refused();
+            return turn_away(&gate, stream, EVERYBODY).await;
+        };
+        let Ok(uid) = stream.peer_cred().map(|peer| peer.uid()) else { return };
+        let Some(_place) = Place::take(&gate, Who::Uid(uid)) else {
+            drop(permit);
+            return turn_away(&gate, stream, ONE_PEER).await;
+        };
+        let caller = gate.rim.users.caller(uid).await;
+        let peer = Peer::Local { uid, caller };
+        talk(&gate, stream, peer, permit).await;
+    })
     .await;
 }
 
@@ -203,7 +272,18 @@ async fn accept_tcp(gate: Arc<Gate>, listener: TcpListener, tls: Option<Tls>) {
                 let (Ok(address), Ok(here)) = (stream.peer_addr(), stream.local_addr()) else {
                     return;
                 };
-                let Some(_place) = Place::take(&gate, Who::address(address.ip())) else { return };
+                // An answer would cost a handshake of TLS, which is what there is no room for.
+                let whose = |whose| if tls.is_some() { None } else { Some(whose) };
+                let Some(permit) = permit else {
+                    gate.metrics.connection_refused();
+                    let Some(whose) = whose(EVERYBODY) else { return };
+                    return turn_away(&gate, stream, whose).await;
+                };
+                let Some(_place) = Place::take(&gate, Who::address(address.ip())) else {
+                    drop(permit);
+                    let Some(whose) = whose(ONE_PEER) else { return };
+                    return turn_away(&gate, stream, whose).await;
+                };
                 // Answers are small and whole: there is nothing to gather.
                 let _ = stream.set_nodelay(true);
                 let peer = Peer::Remote { address, here, encrypted: tls.is_some() };
@@ -218,11 +298,11 @@ async fn accept_tcp(gate: Arc<Gate>, listener: TcpListener, tls: Option<Tls>) {
     .await;
 }
 
-/// Takes connections as long as there is room; the kernel's queue holds the rest.
+/// Takes connections; those beyond the limit come without a permit and are only told so.
 async fn accept<A, S, X, F>(
     gate: Arc<Gate>,
     listen: impl Fn() -> A,
-    connect: impl Fn(Arc<Gate>, S, OwnedSemaphorePermit) -> F,
+    connect: impl Fn(Arc<Gate>, S, Option<OwnedSemaphorePermit>) -> F,
 ) where
     A: Future<Output = io::Result<(S, X)>>,
     F: Future<Output = ()> + Send + 'static,
@@ -230,13 +310,12 @@ async fn accept<A, S, X, F>(
     let room = Arc::new(Semaphore::new(gate.limits.connections_max));
     let mut connections = JoinSet::new();
     loop {
-        let next = async {
-            let permit = Arc::clone(&room).acquire_owned().await.expect("never closed");
-            (listen().await, permit)
-        };
         tokio::select! {
-            (accepted, permit) = next => match accepted {
-                Ok((stream, _)) => { connections.spawn(connect(Arc::clone(&gate), stream, permit)); }
+            accepted = listen() => match accepted {
+                Ok((stream, _)) => {
+                    let permit = Arc::clone(&room).try_acquire_owned().ok();
+                    connections.spawn(connect(Arc::clone(&gate), stream, permit));
+                }
                 Err(error) => {
                     tracing::warn!(target: "trainyard::http", %error, "no connection accepted");
                     tokio::time::sleep(REST).await;
@@ -252,6 +331,32 @@ async fn accept<A, S, X, F>(
     }
 }
 
+/// Says that there are too many connections, and when to come back, without reading what was asked. Whoever makes so
+/// many that there is no room for that either is cut off.
+async fn turn_away<S>(gate: &Gate, mut stream: S, whose: &str)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let Ok(_room) = gate.turned_away.try_acquire() else { return };
+    let detail =
+        format!("{whose} has more connections than allowed: close some, or try again in 1 s");
+    let body = serde_json::to_string(&Problem::new(Code::TooMany, detail)).unwrap_or_default();
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let told = async {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await?;
+        // What was sent is read for a moment: closed before that, the answer would be lost with it.
+        let mut rest = [0; 4096];
+        while stream.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    };
+    let _ = timeout(TURN_AWAY_TIME_MAX, told).await;
+}
+
 async fn talk<S>(gate: &Arc<Gate>, stream: S, peer: Peer, _permit: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
@@ -262,7 +367,13 @@ where
     let service = service_fn(|mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(Arc::clone(&peer));
         let mut router = gate.router.clone();
-        Service::call(&mut router, request.map(Body::new))
+        let refused = input::check_head(&request, gate.limits.head_bytes_max).err();
+        async move {
+            match refused {
+                Some(refusal) => Ok(refusal.into_response()),
+                None => Service::call(&mut router, request.map(Body::new)).await,
+            }
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

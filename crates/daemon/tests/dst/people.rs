@@ -4,6 +4,7 @@ use crate::disk::Disk;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_api::answer::{SubmitRequest, Submitted};
 use trainyard_api::{Checkpoint, Code, JobSpec, Problem};
+use trainyard_daemon::access::Rules;
 use trainyard_daemon::core::{Ask, Said};
 use trainyard_daemon::desk::{Act, NewToken, NodeAct, TokenInfo};
 use trainyard_daemon::words::end_named;
@@ -43,6 +44,8 @@ struct Submission {
     makes: usize,
     ids: Option<Vec<u32>>,
     refused: bool,
+    /// Asks for more than a user may have: refused.
+    overreaches: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -62,8 +65,20 @@ enum Asked {
 
 const USERS: [&str; 2] = ["ann", "bob"];
 
+/// The highest priority of a user here.
+const PRIORITY_MAX: i32 = 2;
+
+/// How far submissions may go: users share one tenant beside their own.
+pub fn rules() -> Rules {
+    Rules {
+        priority_max: [(Role::User, PRIORITY_MAX)].into(),
+        members: [("shared".to_owned(), vec!["ann".to_owned(), "bob".to_owned()])].into(),
+        ..Rules::default()
+    }
+}
+
 fn caller(user: &str, role: Role) -> Caller {
-    Caller { user: user.to_owned(), uid: None, role }
+    Caller::named(user, role)
 }
 
 impl People {
@@ -140,8 +155,22 @@ impl People {
             .collect();
         let key = self.dice.chance(700).then(|| format!("key-{label}"));
         let user = *self.dice.pick(&USERS);
-        let request = SubmitRequest { jobs, key };
-        self.submissions.push(Submission { user, request, makes, ids: None, refused: false });
+        let mut request = SubmitRequest { jobs, key };
+        if self.dice.chance(150) {
+            request.jobs[0].tenant = Some(self.dice.pick(&["shared", user]).to_string());
+        }
+        let overreaches = self.dice.chance(60);
+        if overreaches {
+            let index = self.dice.below(request.jobs.len() as u64) as usize;
+            let spec = &mut request.jobs[index];
+            match self.dice.below(3) {
+                0 => spec.priority = PRIORITY_MAX + 1,
+                1 => spec.weight = 2.0,
+                _ => spec.tenant = Some(if user == "ann" { "bob" } else { "ann" }.to_owned()),
+            }
+        }
+        let (ids, refused) = (None, false);
+        self.submissions.push(Submission { user, request, makes, ids, refused, overreaches });
         self.send(disk, label)
     }
 
@@ -295,6 +324,7 @@ impl People {
         let attempt_of = |job: u32| disk.jobs[&job].course.kept.state.attempt.0;
         match (asked, answer) {
             (Asked::Submit(label), Ok(Said::Submitted(answer))) => {
+                assert!(!self.submissions[label].overreaches, "s{label} got more than it may have");
                 self.promised(disk, label, answer)
             }
             (Asked::Submit(label), Err(_)) => {

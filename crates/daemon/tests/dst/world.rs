@@ -2,7 +2,7 @@
 //! step.
 
 use crate::disk::Disk;
-use crate::people::People;
+use crate::people::{self, People};
 use crate::promises;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -233,6 +233,7 @@ impl World {
             processes_max: 0,
             log_bytes_max: 0,
             announces: self.seed.is_multiple_of(2),
+            rules: people::rules(),
         }
     }
 

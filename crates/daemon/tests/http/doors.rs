@@ -236,3 +236,20 @@ async fn tls_with_a_certificate_of_its_own_works_and_is_kept() {
     let again = Server::bind(desk, options).await.expect("any address, with TLS");
     assert_eq!(again.fingerprint(), rim.fingerprint.as_deref());
 }
+
+#[tokio::test]
+async fn a_socket_that_is_removed_is_made_again() {
+    let rim = Running::plain().await;
+    let mut before = rim.local().await;
+    assert_eq!(before.get("/healthz").await.status, 200);
+    for _ in 0..2 {
+        std::fs::remove_file(&rim.socket).unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while tokio::net::UnixStream::connect(&rim.socket).await.is_err() {
+            assert!(std::time::Instant::now() < deadline, "it is not made again");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        assert_eq!(rim.local().await.get("/healthz").await.status, 200);
+    }
+    assert_eq!(before.get("/healthz").await.status, 200, "who was connected stays so");
+}

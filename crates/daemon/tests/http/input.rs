@@ -108,3 +108,28 @@ async fn lost_requests_get_a_problem_too() {
     assert_eq!((got.status, got.json()["code"].as_str()), (500, Some("internal")));
     assert_eq!(client.get("/healthz").await.status, 200, "the connection goes on");
 }
+
+#[tokio::test]
+async fn only_what_calls_itself_json_is_read_as_json() {
+    let rim = Running::plain().await;
+    let mut client = rim.local().await;
+    let body = r#"{"jobs":[{"argv":["true"]}]}"#;
+    for (kind, status) in [
+        ("application/json", 200),
+        ("Application/JSON; charset=utf-8", 200),
+        ("application/problem+json", 200),
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("multipart/form-data; boundary=x", 415),
+        ("application/jsonx", 415),
+        ("", 415),
+    ] {
+        let got = client.ask("POST", "/v1/jobs", &[("content-type", kind)], body).await;
+        assert_eq!(got.status, status, "{kind}: {}", got.text);
+        if status == 415 {
+            assert!(got.detail().contains("expected application/json"), "{}", got.text);
+        }
+    }
+    let got = client.ask("POST", "/v1/jobs", &[], body).await;
+    assert_eq!(got.status, 200, "one that says nothing is read: {}", got.text);
+}

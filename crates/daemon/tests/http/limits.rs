@@ -185,7 +185,7 @@ async fn one_peer_cannot_take_all_connections() {
     let mut two = rim.local().await;
     assert_eq!((one.get("/healthz").await.status, two.get("/healthz").await.status), (200, 200));
     let mut three = UnixStream::connect(&rim.socket).await.unwrap();
-    assert_eq!(rest(&mut three).await, "", "closed without a word");
+    assert!(rest(&mut three).await.starts_with("HTTP/1.1 503"), "it is told so");
     assert!(rim.desk.metrics.encode().contains("trainyard_http_connections_refused_total 1"));
 }
 
@@ -205,4 +205,57 @@ async fn the_end_does_not_wait_for_those_who_wait() {
     rim.end().await;
     assert!(began.elapsed() < Duration::from_secs(4));
     assert_eq!(answer.await.unwrap(), 200, "an empty list, not a broken connection");
+}
+
+#[tokio::test]
+async fn headers_of_little_more_than_allowed_are_refused_by_their_size() {
+    let rim = Running::plain().await;
+    for (bytes, status) in
+        [(20 << 10, "200"), (31 << 10, "200"), (33 << 10, "431"), (45 << 10, "431")]
+    {
+        let mut stream = UnixStream::connect(&rim.socket).await.unwrap();
+        let long = "y".repeat(bytes);
+        let head =
+            format!("GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx: {long}\r\n\r\n");
+        let _ = stream.write_all(head.as_bytes()).await;
+        let text = rest(&mut stream).await;
+        assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{bytes}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn connections_beyond_a_limit_are_told_so_and_when_to_come_back() {
+    for (of_all, of_one, whose) in [(2, 100, "the daemon"), (100, 2, "your user or address")] {
+        let rim = Running::start(|options, _| {
+            options.limits.connections_max = of_all;
+            options.limits.connections_per_peer_max = of_one;
+        })
+        .await;
+        let mut held = Vec::new();
+        for _ in 0..2 {
+            let mut client = rim.local().await;
+            assert_eq!(client.get("/healthz").await.status, 200);
+            held.push(client);
+        }
+        for _ in 0..3 {
+            let mut stream = UnixStream::connect(&rim.socket).await.unwrap();
+            let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await;
+            let text = rest(&mut stream).await;
+            assert!(text.starts_with("HTTP/1.1 503"), "{text}");
+            assert!(text.contains("retry-after: 1") && text.contains(whose), "{text}");
+            assert!(text.ends_with('}') && text.contains("too-many"), "{text}");
+        }
+        assert_eq!(held[0].get("/healthz").await.status, 200, "those within it are served");
+        drop(held);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut stream = UnixStream::connect(&rim.socket).await.unwrap();
+            let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+            let _ = stream.write_all(request).await;
+            if rest(&mut stream).await.starts_with("HTTP/1.1 200") {
+                break;
+            }
+            assert!(Instant::now() < deadline, "the places are never given back");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::timeline::{Interval, Timeline};
 use crate::units::span_text;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use trainyard_types::{End, Time};
+use trainyard_types::{End, Time, printable};
 
 /// The most bytes of data in a page.
 pub(super) const BYTES_MAX: usize = 13_500_000;
@@ -100,19 +100,20 @@ fn jobs_json(detail: &Detail<'_>, (count, base): (usize, u64), missing: &mut Vec
         .iter()
         .map(|one| {
             *models.entry(one.job.model).or_insert_with(|| {
-                model_names.push(workload.catalog.get(one.job.model).name.clone());
+                model_names.push(printable(&workload.catalog.get(one.job.model).name));
                 model_names.len() as u64 - 1
             })
         })
         .collect();
-    let cut = |label: &String| label.chars().take(LABEL_LENGTH_MAX).collect::<String>();
+    // Scripts of the page show these texts as they are, so they are made printable here.
+    let cut = |label: &String| printable(label).chars().take(LABEL_LENGTH_MAX).collect::<String>();
     let mut labels: Vec<String> = workload.labels.iter().take(count).map(cut).collect();
     if labels.iter().map(|label| bytes_of_text(label)).sum::<usize>() > LABELS_MAX {
         labels.clear();
         missing.push("The names of the jobs do not fit; jobs are shown by number.".to_owned());
     }
-    let tenants: Vec<&str> =
-        workload.tenants.iter().map(|(_, tenant)| tenant.name.as_str()).collect();
+    let tenants: Vec<_> =
+        workload.tenants.iter().map(|(_, tenant)| printable(&tenant.name)).collect();
     let mut ends = vec!["unfinished"];
     ends.extend(ENDS.map(end_word));
     json!({
@@ -130,8 +131,8 @@ fn jobs_json(detail: &Detail<'_>, (count, base): (usize, u64), missing: &mut Vec
 
 fn cluster_json(detail: &Detail<'_>) -> Value {
     let nodes = &detail.cluster.nodes;
-    let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
-    let kinds: Vec<&str> = detail.cluster.kinds.iter().map(|kind| kind.name.as_str()).collect();
+    let names: Vec<_> = nodes.iter().map(|node| printable(&node.name)).collect();
+    let kinds: Vec<_> = detail.cluster.kinds.iter().map(|kind| printable(&kind.name)).collect();
     json!({
         "nodes": names,
         "kinds": kinds,

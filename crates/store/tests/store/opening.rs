@@ -19,6 +19,38 @@ fn a_new_store_is_its_owners_alone() {
 }
 
 #[test]
+fn a_store_that_was_there_is_missed_when_it_or_its_log_is_gone() {
+    let place = Place::new();
+    let (log, lock) = (place.path("store.db-wal"), place.path("store.db.lock"));
+    // One in which nothing was ever kept is made again.
+    drop(place.open());
+    std::fs::remove_file(place.store()).unwrap();
+    let mut store = place.open();
+    store.commit(&[add_job(1)]).unwrap();
+    // A process that is killed closes nothing.
+    let kept = std::fs::read(&log).unwrap();
+    let word = std::fs::read(&lock).unwrap();
+    store.close().unwrap();
+    assert!(!log.exists(), "closed well, it is one file");
+    drop(place.open());
+
+    std::fs::write(&lock, &word).unwrap();
+    let refused = Store::open(&place.store()).unwrap_err();
+    assert!(matches!(refused, StoreError::LogGone { .. }), "{refused}");
+    assert!(refused.to_string().contains("store.db-wal is gone"), "{refused}");
+    std::fs::write(&log, &kept).unwrap();
+    place.open().close().unwrap();
+
+    std::fs::remove_file(place.store()).unwrap();
+    let refused = Store::open(&place.store()).unwrap_err();
+    assert!(matches!(refused, StoreError::Gone { .. }), "{refused}");
+    assert!(!place.store().exists(), "nothing is made in its place");
+    // Whoever means it says so.
+    std::fs::remove_file(&lock).unwrap();
+    assert_eq!(place.open().load().unwrap().jobs.len(), 0);
+}
+
+#[test]
 fn a_second_daemon_is_refused_and_told_who_has_the_store() {
     let place = Place::new();
     let first = place.open();

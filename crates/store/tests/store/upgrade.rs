@@ -80,6 +80,23 @@ fn a_newer_version_is_refused_and_left_alone() {
 }
 
 #[test]
+fn a_store_whose_mark_is_older_than_its_tables_is_called_newer_and_left_alone() {
+    let place = Place::new();
+    drop(place.open());
+    edit(&place.store(), "PRAGMA user_version = 1");
+    let before = std::fs::read(place.store()).unwrap();
+    let refused = Store::open(&place.store()).unwrap_err();
+    let expected = StoreError::Mismarked { path: place.store(), marked: 1, found: VERSION };
+    assert_eq!(refused, expected);
+    let text = refused.to_string();
+    assert!(text.contains("newer") && !text.contains("damaged"), "{text}");
+    assert_eq!(Reader::open(&place.store()).unwrap_err(), expected);
+    assert_eq!(std::fs::read(place.store()).unwrap(), before);
+    edit(&place.store(), &format!("PRAGMA user_version = {VERSION}"));
+    place.open();
+}
+
+#[test]
 fn somebody_elses_database_is_refused() {
     let place = Place::new();
     write(&place.store(), "CREATE TABLE photos (name TEXT)");

@@ -190,5 +190,5 @@ fn now() -> i64 {
 
 fn note(text: &str) {
     // Nobody reads it: that is no failure.
-    let _ = writeln!(std::io::stderr(), "note: {text}");
+    crate::output::note(&format!("note: {text}"));
 }

@@ -285,7 +285,7 @@ pub fn inside(client: &Client, job: u32) -> Result<Inside, Failure> {
         false => None,
     };
     let query = [("from", (-LOG_BYTES).to_string()), ("max", LOG_BYTES.to_string())];
-    let log = match client.get::<LogChunk>(&format!("/jobs/{job}/logs"), &query) {
+    let log = match client.get_raw::<LogChunk>(&format!("/jobs/{job}/logs"), &query) {
         Ok(chunk) => Ok(chunk.text),
         // Whoever may not read it still sees the rest.
         Err(Failure::Problem(problem)) if problem.code != Code::Unreachable => Err(problem.detail),

@@ -259,7 +259,7 @@ impl Screen {
         };
         // A role of a newer daemon is left to the daemon itself.
         let Some(role) = Role::named(&status.role) else { return Ok(()) };
-        let caller = Caller { user: status.user.clone(), uid: None, role };
+        let caller = Caller::named(&status.user, role);
         access::check(&caller, Right::RuleJob, Some(&row.user)).map_err(|problem| problem.detail)
     }
 }

@@ -158,7 +158,7 @@ fn readable(line: &str) -> String {
         match letter {
             '\u{1b}' => skip_sequence(&mut letters),
             '\t' => text.push_str("    "),
-            letter if letter.is_control() => {}
+            letter if trainyard_types::is_unprintable(letter) => {}
             letter => text.push(letter),
         }
     }
