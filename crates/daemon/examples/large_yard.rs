@@ -155,6 +155,7 @@ fn host(nodes: u32, folder: &Path, metrics: &Arc<Metrics>) -> (Running, Front) {
         processes_max: 0,
         log_bytes_max: 0,
         announces: false,
+        open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
     };
     let options = HostOptions {
         core,

@@ -128,6 +128,7 @@ impl Bench {
             processes_max: 0,
             log_bytes_max: 0,
             announces: false,
+            open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
         };
         let options = HostOptions {
             core,

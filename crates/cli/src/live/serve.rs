@@ -165,6 +165,7 @@ fn core_options(
         processes_max: args.processes_max,
         log_bytes_max: LOG_BYTES_MAX,
         announces: false,
+        open_per_user_max: args.jobs_per_user_max,
     };
     Ok((core, tenants))
 }

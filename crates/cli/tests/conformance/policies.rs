@@ -177,6 +177,7 @@ fn daemon(place: &Path, policy: &str, yard: Yard) -> (Running, Front) {
         processes_max: 0,
         log_bytes_max: 1 << 20,
         announces,
+        open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
     };
     let options = HostOptions {
         core,

@@ -233,6 +233,7 @@ impl World {
             processes_max: 0,
             log_bytes_max: 0,
             announces: self.seed.is_multiple_of(2),
+            open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
         }
     }
 
