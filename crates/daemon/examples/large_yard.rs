@@ -156,6 +156,7 @@ fn host(nodes: u32, folder: &Path, metrics: &Arc<Metrics>) -> (Running, Front) {
         log_bytes_max: 0,
         announces: false,
         rules: Default::default(),
+        open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
     };
     let options = HostOptions {
         core,

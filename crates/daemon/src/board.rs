@@ -1,10 +1,11 @@
 //! What changed since somebody last looked. One board serves all who look: it remembers for each row when it last
 //! changed, so an answer costs what changed, however many ask.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
 use trainyard_api::SCHEMA_VERSION;
-use trainyard_api::answer::{FairRow, JobRow, NodeRow, Status};
-use trainyard_api::board::{BoardAnswer, PartOfGpu, Rack};
+use trainyard_api::answer::{FairRow, JobRow, NodeRow};
+use trainyard_api::board::{PartOfGpu, Rack};
 
 /// Jobs that are over and still shown.
 pub const ENDED_KEPT: usize = 500;
@@ -42,6 +43,23 @@ pub struct Shown {
     pub tenants: Vec<FairRow>,
     /// Jobs with less than whole GPUs.
     pub shares: Vec<PartOfGpu>,
+}
+
+/// What is newer than some moment: a [`trainyard_api::board::BoardAnswer`] without who asks, its rows borrowed.
+#[derive(Debug, Serialize)]
+pub struct Part<'a> {
+    schema_version: u32,
+    cursor: u64,
+    whole: bool,
+    at: f64,
+    last_event: u64,
+    nodes: Vec<&'a NodeRow>,
+    racks: &'a [Rack],
+    jobs: Vec<&'a JobRow>,
+    dropped: Vec<u32>,
+    jobs_left_out: u64,
+    tenants: &'a [FairRow],
+    shares: Option<&'a [PartOfGpu]>,
 }
 
 /// A row and when it last changed.
@@ -101,12 +119,16 @@ impl Board {
     /// Jobs that are open on the board and not in `shown`, and those that came and went in between, as far as they
     /// would still be kept: how they ended is to be looked up.
     pub fn missing(&self, shown: &Shown) -> Vec<u32> {
-        let open: BTreeSet<u32> = shown.open.iter().map(|row| row.id).collect();
+        let mut open: Vec<u32> = shown.open.iter().map(|row| row.id).collect();
+        open.sort_unstable();
         let mine = self.jobs.values().filter(|kept| !kept.row.standing.is_over());
         let newest = shown.next_job.saturating_sub(ENDED_KEPT as u32);
         let new = self.next_job.max(newest)..shown.next_job;
         let new = new.filter(|id| self.next_job > 0 && !self.jobs.contains_key(id));
-        mine.map(|kept| kept.row.id).chain(new).filter(|id| !open.contains(id)).collect()
+        mine.map(|kept| kept.row.id)
+            .chain(new)
+            .filter(|id| open.binary_search(id).is_err())
+            .collect()
     }
 
     /// Takes a later moment in.
@@ -157,35 +179,36 @@ impl Board {
         }
     }
 
+    /// Whether all that changed since then is known.
+    pub fn knows(&self, since: u64) -> bool {
+        (self.first..=self.version).contains(&since)
+    }
+
     /// Whether there is something newer than `since`.
     pub fn is_newer(&self, since: Option<u64>) -> bool {
         since != Some(self.version)
     }
 
     /// What is newer than `since`; everything where that is not known.
-    pub fn answer(&self, since: Option<u64>, status: Status) -> BoardAnswer {
-        let known = since.filter(|since| (self.first..=self.version).contains(since));
+    pub fn part(&self, since: Option<u64>) -> Part<'_> {
+        let known = since.filter(|since| self.knows(*since));
         let newer = |changed: u64| known.is_none_or(|since| changed > since);
-        fn part<T: Clone + Default>(kept: &Kept<T>, newer: bool) -> T {
-            if newer { kept.row.clone() } else { T::default() }
-        }
         let nodes = self.nodes.iter().filter(|kept| newer(kept.changed));
         let jobs = self.jobs.values().filter(|kept| newer(kept.changed));
         let dropped = self.dropped.iter().filter(|(changed, _)| known.is_some() && newer(*changed));
-        BoardAnswer {
+        Part {
             schema_version: SCHEMA_VERSION,
             cursor: self.version,
             whole: known.is_none(),
             at: self.at,
-            status,
             last_event: self.last_event,
-            nodes: nodes.map(|kept| kept.row.clone()).collect(),
-            racks: part(&self.racks, newer(self.racks.changed)),
-            jobs: jobs.map(|kept| kept.row.clone()).collect(),
+            nodes: nodes.map(|kept| &kept.row).collect(),
+            racks: if newer(self.racks.changed) { &self.racks.row } else { &[] },
+            jobs: jobs.map(|kept| &kept.row).collect(),
             dropped: dropped.map(|(_, id)| *id).collect(),
             jobs_left_out: self.left_out.row,
-            tenants: part(&self.tenants, newer(self.tenants.changed)),
-            shares: newer(self.shares.changed).then(|| self.shares.row.clone()),
+            tenants: if newer(self.tenants.changed) { &self.tenants.row } else { &[] },
+            shares: newer(self.shares.changed).then_some(self.shares.row.as_slice()),
         }
     }
 
@@ -319,15 +342,8 @@ mod tests {
         Shown { open, next_job, ..Shown::default() }
     }
 
-    fn status() -> Status {
-        let text = r#"{"version":"","schema_version":1,"policy":"","policy_trouble":null,"jobs":{},"gpus":0,
-            "gpus_used":0,"gpus_lost":0,"epoch":1,"since":0.0,"role":"viewer","user":"ann","runs_as_users":false,
-            "warnings":[],"stats":null}"#;
-        serde_json::from_str(text).unwrap()
-    }
-
     fn ids(board: &Board, since: u64) -> Vec<u32> {
-        let answer = board.answer(Some(since), status());
+        let answer = board.part(Some(since));
         assert!(!answer.whole);
         answer.jobs.iter().map(|row| row.id).collect()
     }
@@ -336,18 +352,14 @@ mod tests {
     fn only_what_changed_is_told_and_times_that_go_on_are_no_change() {
         let mut board = Board::new(100);
         board.take(shown(vec![job(1, Standing::Waiting), job(2, Standing::Waiting)]));
-        assert!(board.is_newer(None) && board.answer(None, status()).whole);
+        assert!(board.is_newer(None) && board.part(None).whole);
         let first = board.cursor();
         let mut later = job(1, Standing::Waiting);
         (later.since, later.ran_seconds) = (5.3, 9.0);
         later.why = "may not start before its begin time, in 48 s".to_owned();
         board.take(shown(vec![later, job(2, Standing::Waiting)]));
         assert!(!board.is_newer(Some(first)));
-        assert_eq!(
-            board.answer(None, status()).jobs[0].ran_seconds,
-            9.0,
-            "newcomers start from now"
-        );
+        assert_eq!(board.part(None).jobs[0].ran_seconds, 9.0, "newcomers start from now");
         let mut runs = job(2, Standing::Running);
         runs.holds = vec![Holding { node: "n1".to_owned(), gpus: vec![0] }];
         board.take(shown(vec![job(1, Standing::Waiting), runs.clone()]));
@@ -368,7 +380,7 @@ mod tests {
         assert_eq!(board.missing(&next), [1, 2, 3, 4], "two came and went in between");
         next.ended = vec![job(1, Standing::Finished), job(4, Standing::Failed)];
         board.take(next);
-        let answer = board.answer(Some(before), status());
+        let answer = board.part(Some(before));
         let told: Vec<(u32, Standing)> =
             answer.jobs.iter().map(|row| (row.id, row.standing)).collect();
         assert_eq!(told, [(1, Standing::Finished), (4, Standing::Failed)]);
@@ -377,7 +389,7 @@ mod tests {
         let many =
             Shown { ended: (10..10 + ENDED_KEPT as u32).map(ended).collect(), ..Shown::default() };
         board.take(many);
-        let all = board.answer(None, status());
+        let all = board.part(None);
         assert_eq!(all.jobs.len(), ENDED_KEPT);
         assert!(all.jobs.iter().all(|row| row.id >= 10), "the earliest are forgotten");
     }
@@ -387,7 +399,7 @@ mod tests {
         let mut board = Board::new(100);
         board.take(shown(vec![job(1, Standing::Waiting)]));
         for since in [0, 99, board.cursor() + 1] {
-            assert!(board.answer(Some(since), status()).whole, "{since}");
+            assert!(board.part(Some(since)).whole, "{since}");
         }
         let node = |name: &str| NodeRow {
             name: name.to_owned(),
@@ -406,9 +418,9 @@ mod tests {
         let mut lost = node("b");
         lost.state = "lost".to_owned();
         board.take(with(vec![node("a"), lost]));
-        let answer = board.answer(Some(two), status());
+        let answer = board.part(Some(two));
         assert_eq!((answer.whole, answer.nodes.len(), answer.jobs.len()), (false, 1, 0));
         board.take(with(vec![node("a")]));
-        assert!(board.answer(Some(two), status()).whole, "nodes came or went");
+        assert!(board.part(Some(two)).whole, "nodes came or went");
     }
 }

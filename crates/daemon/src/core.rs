@@ -7,12 +7,14 @@
 //! - `submit`: from a submission to a job.
 //! - `acts`: what users and operators do.
 //! - `reports`: what comes back from the backend.
+//! - `names`: the ids of names without a profile.
 //! - `nodes`: what the backend sees of nodes.
 //! - `obey`: from the engine's actions to orders.
 //! - `open`: from the store to a core.
 
 mod acts;
 mod ending;
+mod names;
 mod nodes;
 mod obey;
 mod open;
@@ -22,7 +24,7 @@ mod submit;
 
 pub(crate) use obey::holds;
 pub use open::{Opening, StartError, beliefs};
-pub use submit::JOBS_MAX;
+pub use submit::{JOBS_MAX, OPEN_PER_USER_MAX};
 
 use crate::access::{Caller, Rules};
 use crate::desk::{Act, NewToken, NodeAct};
@@ -38,7 +40,7 @@ use trainyard_backend::{Identity, LaunchOrder, NodeSeen, Report, StopOrder};
 use trainyard_engine::{Engine, Question, Setup, Thought};
 use trainyard_profile::Catalog;
 use trainyard_store::Write;
-use trainyard_types::{Attempt, Cluster, End, Event, JobId, Span, Time, Why};
+use trainyard_types::{Attempt, Cluster, End, Event, IdMap, JobId, Span, Time, Why};
 
 /// How many client keys and ends are remembered beside the store.
 const REMEMBERED_MAX: usize = 100_000;
@@ -72,6 +74,8 @@ pub struct CoreOptions {
     pub announces: bool,
     /// How far the submissions of each role may go.
     pub rules: Rules,
+    /// Jobs that one user may have waiting and running at once.
+    pub open_per_user_max: usize,
 }
 
 /// Something that came in.
@@ -194,13 +198,14 @@ pub struct Core {
     pub(crate) options: CoreOptions,
     pub(crate) engine: Engine,
     /// Jobs that are not over, shared with whoever looks.
-    pub(crate) records: Arc<BTreeMap<JobId, Arc<Record>>>,
+    pub(crate) records: Arc<IdMap<JobId, Arc<Record>>>,
     pub(crate) next_job: u32,
     packer: Packer,
-    /// Names of models without a profile, in the order of their ids.
-    kin: Vec<String>,
-    kin_ids: HashMap<String, u32>,
+    /// How many jobs that are not over each user has.
+    open_of: BTreeMap<String, usize>,
     tenant_ids: HashMap<String, trainyard_types::TenantId>,
+    /// Whether this turn made tenants: all are written once, at its end.
+    has_new_tenants: bool,
     /// Keys used since the start, oldest first.
     keys: HashMap<(String, String), (String, String)>,
     key_order: VecDeque<(String, String)>,
@@ -357,6 +362,9 @@ impl Core {
                 self.complete(index, state);
             }
         }
+        if std::mem::take(&mut self.has_new_tenants) {
+            self.meta("tenants", &json!(self.engine.state().tenants));
+        }
         if !self.turn.writes.is_empty() {
             self.meta("last_at", &json!(self.now.0));
             self.is_unkept = true;
@@ -467,6 +475,7 @@ impl Core {
         self.turn.writes.push(Write::SetState { job: job.0, state, end: Some(name.to_owned()) });
         self.turn.ended.push((job, end));
         Arc::make_mut(&mut self.records).remove(&job);
+        self.count_closed(&record.submission.user);
         if self.options.announces {
             self.turn.orders.push(Order::Withdraw(job));
         }

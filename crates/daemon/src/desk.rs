@@ -1,6 +1,7 @@
 //! What the rim may ask of the daemon. Rights are checked behind the desk; whoever stands before it says who asks.
 
 use crate::access::{Caller, Role};
+use crate::frame::BoardView;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
@@ -10,7 +11,7 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, NodeRow, PlanAnswer, Status, SubmitRequest,
     Submitted, WhyAnswer,
 };
-use trainyard_api::board::{BoardAnswer, TimelineRow};
+use trainyard_api::board::TimelineRow;
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
 
 /// An answer that comes later.
@@ -210,12 +211,7 @@ pub trait Desk: Send + Sync + 'static {
     /// Writes down that something was refused before it came to the desk.
     fn refused(&self, user: String, action: String, target: String);
     /// What changed since `since`, everything where that is not known; waits up to `wait_seconds` for a change.
-    fn board(
-        &self,
-        caller: Caller,
-        since: Option<u64>,
-        wait_seconds: f64,
-    ) -> Reply<'_, BoardAnswer>;
+    fn board(&self, caller: Caller, since: Option<u64>, wait_seconds: f64) -> Reply<'_, BoardView>;
     /// Launches that held GPUs from `since` to `until`, in seconds of Unix time, the newest if there are too many.
     fn timeline(&self, caller: Caller, since: f64, until: f64) -> Reply<'_, Vec<TimelineRow>>;
     /// Whether nothing can be written, so that what is shown may be old.

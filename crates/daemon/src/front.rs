@@ -23,6 +23,7 @@ use crate::desk::{
     Reply, Stale, TokenInfo,
 };
 use crate::forecaster::Forecaster;
+use crate::frame::BoardView;
 use crate::host::{Message, Shared};
 use crate::recorder::RecordReader;
 use crate::seen::Seen;
@@ -37,7 +38,7 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, NodeRow, PlanAnswer, Status, SubmitRequest,
     Submitted, WhyAnswer,
 };
-use trainyard_api::board::{BoardAnswer, TimelineRow};
+use trainyard_api::board::TimelineRow;
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
 use trainyard_api::{Code, Problem};
 use trainyard_store::{Reader, StoreError};
@@ -300,7 +301,7 @@ impl Desk for Front {
         let _ = self.say(Message::Ask { caller, ask, pipeline: None, reply });
     }
 
-    fn board(&self, caller: Caller, since: Option<u64>, wait: f64) -> Reply<'_, BoardAnswer> {
+    fn board(&self, caller: Caller, since: Option<u64>, wait: f64) -> Reply<'_, BoardView> {
         Box::pin(self.show(caller, since, wait))
     }
 

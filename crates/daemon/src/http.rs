@@ -20,6 +20,7 @@ pub mod openapi;
 pub mod options;
 pub mod origin;
 pub mod page;
+pub mod parts;
 pub mod peer;
 pub mod rate;
 pub mod reply;

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use trainyard_framework::{Beliefs, ChangeCost};
 use trainyard_profile::training::StepTime;
 use trainyard_profile::{BatchLimits, Batches, Speeds};
-use trainyard_types::{Config, GpuType, Job, JobId, ModelId, Rate, Sample, Span, Work};
+use trainyard_types::{Config, GpuType, Job, JobId, ModelId, Rate, Sample, Span, TenantId, Work};
 
+/// Names without a profile of which something is remembered at most. Beyond it the tenant with the most names loses
+/// those that it used least recently.
+pub const NAMES_MAX: usize = 4096;
 /// How much a new figure counts against those before it.
 const NEWEST_COUNTS: f64 = 0.3;
 /// What saving and starting cost until a job of the same kin was measured.
@@ -23,6 +26,12 @@ pub struct Kin {
     pub start: Option<f64>,
     /// Measured speed over the speed of the profile.
     pub factor: Option<f64>,
+    /// The observation that told of it last, counted from the first ever.
+    #[serde(default)]
+    last: u64,
+    /// Whose job that was.
+    #[serde(default)]
+    tenant: TenantId,
 }
 
 /// What is known of one job beyond its submission.
@@ -47,6 +56,8 @@ pub struct Learnt {
     /// Models with a profile come first; the rest are names.
     profiled: u32,
     kin: BTreeMap<ModelId, Kin>,
+    /// How many observations there were.
+    observed: u64,
     own: BTreeMap<JobId, Own>,
 }
 
@@ -56,8 +67,34 @@ impl Learnt {
         // What was learnt is a cache: what cannot be read is learnt again.
         let before: Option<Memory> = before.and_then(|text| serde_json::from_str(text).ok());
         let Memory { kin, own } = before.unwrap_or_default();
-        let (kin, own) = (kin.into_iter().collect(), own.into_iter().collect());
-        Learnt { speeds, profiled: profiled as u32, kin, own }
+        let (kin, own): (BTreeMap<ModelId, Kin>, _) =
+            (kin.into_iter().collect(), own.into_iter().collect());
+        let observed = kin.values().map(|kin| kin.last).max().unwrap_or(0);
+        let mut learnt = Learnt { speeds, profiled: profiled as u32, kin, observed, own };
+        learnt.forget_names();
+        learnt
+    }
+
+    /// Forgets names beyond the limit, and an eighth more so that it need not be done for each.
+    fn forget_names(&mut self) {
+        let names = || self.kin.range(ModelId(self.profiled)..);
+        // Profiles are few; only beyond them it must be counted.
+        if self.kin.len() <= NAMES_MAX || names().count() <= NAMES_MAX {
+            return;
+        }
+        let mut of: BTreeMap<TenantId, Vec<(u64, ModelId)>> = BTreeMap::new();
+        for (model, kin) in names() {
+            of.entry(kin.tenant).or_default().push((kin.last, *model));
+        }
+        let counts: Vec<usize> = of.values().map(Vec::len).collect();
+        let share = largest_share(counts, NAMES_MAX - NAMES_MAX / 8);
+        for mut own in of.into_values() {
+            own.sort_unstable();
+            let surplus = own.len().saturating_sub(share);
+            for (_, model) in own.into_iter().take(surplus) {
+                self.kin.remove(&model);
+            }
+        }
     }
 
     fn has_profile(&self, job: &Job) -> bool {
@@ -117,6 +154,10 @@ impl Beliefs for Learnt {
         own.or(job.declared)
     }
 
+    fn profiled(&self, job: &Job) -> Option<ModelId> {
+        self.has_profile(job).then_some(job.model)
+    }
+
     fn skew(&self, job: &Job) -> Option<f64> {
         self.has_profile(job).then(|| self.speeds.skew(job.model)).flatten()
     }
@@ -135,7 +176,9 @@ impl Beliefs for Learnt {
         {
             own.rate = Some((rate.0, on.gpus));
         }
+        self.observed += 1;
         let kin = self.kin.entry(job.model).or_default();
+        (kin.last, kin.tenant) = (self.observed, job.tenant);
         if let Some(save) = sample.save {
             kin.save = Some(blend(kin.save, save.as_secs_f64()));
         }
@@ -150,6 +193,7 @@ impl Beliefs for Learnt {
         {
             kin.factor = Some(blend(kin.factor, rate.0 / profile.0));
         }
+        self.forget_names();
     }
 
     fn kept(&self) -> Option<String> {
@@ -161,6 +205,20 @@ impl Beliefs for Learnt {
     fn over(&mut self, job: &Job) {
         self.own.remove(&job.id);
     }
+}
+
+/// The most that each may keep so that all together keep no more than `room`.
+fn largest_share(mut counts: Vec<usize>, room: usize) -> usize {
+    counts.sort_unstable();
+    let (mut left, mut share) = (room, 0);
+    for (index, count) in counts.iter().enumerate() {
+        share = left / (counts.len() - index);
+        if *count >= share {
+            return share;
+        }
+        left -= count;
+    }
+    share
 }
 
 fn blend(old: Option<f64>, new: f64) -> f64 {

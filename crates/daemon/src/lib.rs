@@ -20,6 +20,7 @@ pub mod core;
 pub mod desk;
 pub mod flight;
 pub mod forecaster;
+pub mod frame;
 pub mod front;
 pub mod host;
 pub mod http;

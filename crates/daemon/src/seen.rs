@@ -18,7 +18,7 @@ use trainyard_api::answer::Status;
 use trainyard_backend::NodeSeen;
 use trainyard_engine::{Outlook, Stats};
 use trainyard_framework::Snapshot;
-use trainyard_types::{JobId, NodeId, Phase, Time};
+use trainyard_types::{IdMap, JobId, NodeId, Phase, Time};
 
 pub use outcome::forecast;
 pub use rows::{detail_of_ended, row_of_ended};
@@ -34,7 +34,7 @@ pub struct Seen {
     /// Why jobs wait.
     pub outlook: Outlook,
     /// Jobs that are not over.
-    pub records: Arc<BTreeMap<JobId, Arc<Record>>>,
+    pub records: Arc<IdMap<JobId, Arc<Record>>>,
     /// Nodes out of service by an operator, with the reason.
     pub drained: BTreeMap<String, String>,
     /// Nodes that are left alone because they failed too often, and until when.
@@ -126,7 +126,7 @@ impl Seen {
         let mut jobs: BTreeMap<String, u64> = BTreeMap::new();
         let state = &self.snapshot.state;
         let mut held = vec![0u64; state.cluster.nodes.len()];
-        for live in state.jobs.iter().flatten() {
+        for live in state.jobs.values() {
             *jobs.entry(name_of(live.state.phase).to_owned()).or_default() += 1;
             for (node, mask) in live.state.held.iter().flat_map(|held| held.placement.masks()) {
                 held[node.index()] |= mask;

@@ -129,6 +129,7 @@ impl Bench {
             log_bytes_max: 0,
             announces: false,
             rules: Default::default(),
+            open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
         };
         let options = HostOptions {
             core,

@@ -3,7 +3,7 @@
 use crate::engine::{Block, Engine};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use trainyard_framework::{Live, State};
 use trainyard_types::{JobId, Phase, Reason, Time};
 
@@ -26,25 +26,31 @@ pub struct Outlook {
     state: Arc<State>,
     blocked: BTreeMap<JobId, Block>,
     notes: BTreeMap<JobId, Reason>,
+    /// The first two jobs that wait and were looked at, found when first needed.
+    looked_at: OnceLock<[Option<JobId>; 2]>,
 }
 
 impl Outlook {
     /// As [`Engine::explain`], at the moment of the copy.
     pub fn explain(&self, job: JobId) -> Option<Explanation> {
-        Grounds { state: &self.state, blocked: &self.blocked, notes: &self.notes }.explain(job)
+        let (state, blocked, notes) = (&*self.state, &self.blocked, &self.notes);
+        let looked_at = || *self.looked_at.get_or_init(|| looked_at(state, notes));
+        Grounds { state, blocked, notes, looked_at: &looked_at }.explain(job)
     }
 }
 
 impl Engine {
     /// Why a job does not run; nothing for a job that is not known or over.
     pub fn explain(&self, job: JobId) -> Option<Explanation> {
-        Grounds { state: &self.state, blocked: &self.blocked, notes: &self.notes }.explain(job)
+        let (state, blocked, notes) = (&*self.state, &self.blocked, &self.notes);
+        let looked_at = || looked_at(state, notes);
+        Grounds { state, blocked, notes, looked_at: &looked_at }.explain(job)
     }
 
     /// A frozen copy of all that explanations rest on.
     pub fn outlook(&self) -> Outlook {
         let (blocked, notes) = (self.blocked.clone(), self.notes.clone());
-        Outlook { state: Arc::clone(&self.state), blocked, notes }
+        Outlook { state: Arc::clone(&self.state), blocked, notes, looked_at: OnceLock::new() }
     }
 }
 
@@ -53,6 +59,13 @@ struct Grounds<'a> {
     state: &'a State,
     blocked: &'a BTreeMap<JobId, Block>,
     notes: &'a BTreeMap<JobId, Reason>,
+    looked_at: &'a dyn Fn() -> [Option<JobId>; 2],
+}
+
+/// The first two jobs that wait and of which the last decision left a reason.
+fn looked_at(state: &State, notes: &BTreeMap<JobId, Reason>) -> [Option<JobId>; 2] {
+    let mut waiting = notes.keys().copied().filter(|job| state.waiting.contains(*job));
+    [waiting.next(), waiting.next()]
 }
 
 impl Grounds<'_> {
@@ -85,7 +98,7 @@ impl Grounds<'_> {
     fn why_waiting(&self, live: &Live) -> Vec<Reason> {
         let job = live.spec.id;
         if let Some(planned) = &live.state.planned {
-            let holder = self.state.jobs.iter().flatten().find(|other| {
+            let holder = self.state.jobs.values().find(|other| {
                 let held = other.state.held.as_ref();
                 other.spec.id != job
                     && held.is_some_and(|held| held.placement.overlaps(&planned.placement))
@@ -96,9 +109,8 @@ impl Grounds<'_> {
             return vec![reason.clone()];
         }
         // Not looked at in the last decision: it stands behind one that was and did not fit.
-        match self.notes.keys().find(|other| **other != job && self.state.waiting.contains(**other))
-        {
-            Some(by) => vec![Reason::Outranked { by: *by }],
+        match (self.looked_at)().into_iter().flatten().find(|other| *other != job) {
+            Some(by) => vec![Reason::Outranked { by }],
             None => vec![Reason::Undecided],
         }
     }

@@ -16,7 +16,7 @@ impl Engine {
         let mut real = Occupancy::new(&self.state.cluster);
         let mut used = vec![0u64; self.state.tenants.len()];
         let mut demand = 0;
-        for live in self.state.jobs.iter().flatten() {
+        for live in self.state.jobs.values() {
             let (id, state) = (live.spec.id, &live.state);
             assert_eq!(
                 state.planned.is_some(),

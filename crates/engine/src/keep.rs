@@ -102,7 +102,6 @@ impl Engine {
     fn make_room(&mut self, job: JobId) {
         if job.index() >= self.ends.len() {
             self.ends.resize(job.index() + 1, None);
-            self.state_mut().jobs.resize_with(job.index() + 1, || None);
         }
     }
 
@@ -127,7 +126,7 @@ impl Engine {
         let state = JobState { planned: held.clone().filter(|_| goes_on), ..kept.state };
         let (attempt, admitted, ran) = (state.attempt, state.admitted, state.ran(at));
         let limit = job.run_max;
-        self.state_mut().jobs[id.index()] = Some(Arc::new(Live { spec: job, state }));
+        self.state_mut().jobs.insert(id, Arc::new(Live { spec: job, state }));
         if let Some(held) = &held {
             self.real.take(held);
         }

@@ -14,7 +14,6 @@ impl Engine {
         let id = job.id;
         if id.index() >= self.ends.len() {
             self.ends.resize(id.index() + 1, None);
-            self.state_mut().jobs.resize_with(id.index() + 1, || None);
         }
         if self.state.live(id).is_some() || self.ends[id.index()].is_some() {
             self.stats.stale_events += 1;
@@ -37,7 +36,7 @@ impl Engine {
         let job = if fits { even(job, &self.state.cluster) } else { job };
         let mut state = JobState::submitted(at);
         state.queued_at = at;
-        self.state_mut().jobs[id.index()] = Some(Arc::new(Live { spec: job, state }));
+        self.state_mut().jobs.insert(id, Arc::new(Live { spec: job, state }));
         if !fits {
             self.notes.insert(id, Reason::NeverFits { need, most });
             self.over(at, id, End::Rejected);
@@ -247,7 +246,7 @@ impl Engine {
         while let Some((job, end)) = queue.pop() {
             self.unplan(at, job);
             self.leave_queue(job);
-            let Some(live) = self.state_mut().jobs[job.index()].take() else { continue };
+            let Some(live) = self.state_mut().jobs.remove(&job) else { continue };
             assert!(live.state.held.is_none(), "{job} is over but still holds GPUs");
             let state = self.state_mut();
             state.changed.push(job);

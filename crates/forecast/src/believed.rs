@@ -6,7 +6,7 @@ use trainyard_framework::Beliefs;
 use trainyard_profile::training::StepTime;
 use trainyard_profile::{BatchLimits, Batches, ChangeCost, Pace};
 use trainyard_sim::Truth;
-use trainyard_types::{Config, GpuType, Job, JobId, Rate, Work};
+use trainyard_types::{Config, GpuType, Job, JobId, ModelId, Rate, Work};
 use trainyard_workload::TraceJob;
 
 /// A world in which everything is as it is believed to be.
@@ -48,6 +48,10 @@ impl Beliefs for Frozen {
 
     fn skew(&self, job: &Job) -> Option<f64> {
         self.0.skew(job)
+    }
+
+    fn profiled(&self, job: &Job) -> Option<ModelId> {
+        self.0.profiled(job)
     }
 
     fn version(&self) -> Option<u64> {

@@ -85,7 +85,7 @@ impl Foreseen {
 pub fn foresee(mut fork: Engine, sizes: Sizes, pipeline: Pipeline, limits: Limits<'_>) -> Foreseen {
     let now = fork.state().now;
     let before: Vec<ForeseenJob> =
-        fork.state().jobs.iter().flatten().map(|live| at_first(live, &fork, &sizes)).collect();
+        fork.state().jobs.values().map(|live| at_first(live, &fork, &sizes)).collect();
     let beliefs = fork.shared_beliefs();
     fork.believe(Arc::new(Frozen(Arc::clone(&beliefs))));
     let truth = Believed { beliefs, sizes: &sizes };

@@ -41,9 +41,12 @@ impl Sizes {
         let beliefs = engine.beliefs();
         let needs = Needs { work_left: Knowledge::Estimate, rates: true, ..Needs::NOTHING };
         let view = View::new(state.now, state, beliefs, &needs);
-        let mut sizes =
-            Sizes { slots: vec![NO_SLOT; state.jobs.len()], jobs: Vec::new(), grounds: Vec::new() };
-        for live in state.jobs.iter().flatten() {
+        let mut sizes = Sizes {
+            slots: vec![NO_SLOT; state.jobs.bound()],
+            jobs: Vec::new(),
+            grounds: Vec::new(),
+        };
+        for live in state.jobs.values() {
             let (work, grounds) = size(live, &view, beliefs, past);
             sizes.slots[live.spec.id.index()] = sizes.jobs.len() as u32;
             sizes.jobs.push(TraceJob::new(std::sync::Arc::clone(&live.spec), work));
@@ -113,5 +116,5 @@ pub fn ideal_spans(engine: &Engine, sizes: &Sizes) -> BTreeMap<JobId, Span> {
         let rate = view.reference_rate(JobRef { spec: &live.spec, state: &live.state })?;
         one.work.0.is_finite().then(|| (live.spec.id, rate.time_for(one.work)))
     };
-    state.jobs.iter().flatten().filter_map(|live| ideal(live)).collect()
+    state.jobs.values().filter_map(|live| ideal(live)).collect()
 }

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound;
 use trainyard_types::{Grant, JobId, ModelId, Share, TenantId, Time, Want};
 
-/// Waiting jobs that fit or fail alike: same wish, same model, same tenant where ceilings matter.
+/// Waiting jobs that fit or fail alike: same wish, same profile or none, same tenant where ceilings matter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Class {
     want: Want,
-    model: ModelId,
+    model: Option<ModelId>,
     tenant: Option<TenantId>,
 }
 
@@ -36,8 +36,10 @@ pub(crate) struct RankIndex {
     /// The number of the decision this index is valid for.
     valid_for: Option<u64>,
     entries: FxHashMap<JobId, Entry>,
+    /// Classes by number; one without jobs is vacant and its number is given to the next.
     classes: Vec<(Class, Ordered)>,
     class_of: FxHashMap<Class, usize>,
+    vacant: Vec<usize>,
     running: BTreeMap<u32, Ordered>,
     changes: BTreeSet<(Time, JobId)>,
 }
@@ -155,7 +157,7 @@ impl RankIndex {
         }
         let mut key = rank.rank(job, view);
         let seat = if waiting {
-            let class = self.class(job, state.has_ceilings);
+            let class = self.class(job, view);
             self.classes[class].1.insert((key, id));
             Seat::Waiting { class }
         } else {
@@ -175,7 +177,12 @@ impl RankIndex {
         let Some(entry) = self.entries.remove(&id) else { return };
         match entry.seat {
             Seat::Waiting { class } => {
-                self.classes[class].1.remove(&(entry.key, id));
+                let (alike, jobs) = &mut self.classes[class];
+                jobs.remove(&(entry.key, id));
+                if jobs.is_empty() {
+                    self.class_of.remove(alike);
+                    self.vacant.push(class);
+                }
             }
             Seat::Running { fall } => {
                 if let Some(jobs) = self.running.get_mut(&fall) {
@@ -191,18 +198,22 @@ impl RankIndex {
         }
     }
 
-    fn class(&mut self, job: JobRef<'_>, ceilings: bool) -> usize {
+    fn class(&mut self, job: JobRef<'_>, view: &View<'_>) -> usize {
         let class = Class {
             want: job.spec.want.clone(),
-            model: job.spec.model,
-            tenant: ceilings.then_some(job.spec.tenant),
+            model: view.profiled(job),
+            tenant: view.state().has_ceilings.then_some(job.spec.tenant),
         };
-        if let Some(&index) = self.class_of.get(&class) {
-            return index;
+        if let Some(&number) = self.class_of.get(&class) {
+            return number;
         }
-        self.classes.push((class.clone(), Ordered::new()));
-        self.class_of.insert(class, self.classes.len() - 1);
-        self.classes.len() - 1
+        let number = self.vacant.pop().unwrap_or(self.classes.len());
+        match self.classes.get_mut(number) {
+            Some(vacant) => vacant.0 = class.clone(),
+            None => self.classes.push((class.clone(), Ordered::new())),
+        }
+        self.class_of.insert(class, number);
+        number
     }
 }
 

@@ -131,11 +131,20 @@ impl<R: Rank> Ranked<R> {
                 turn.close_all(|job| offer.note(job, Reason::Outranked { by: next }));
                 break;
             }
-            if answer == Answer::Full && !self.preempt && !self.index.has_fractions() {
+            if answer == Answer::Full && self.is_last(job, view) && !self.index.has_fractions() {
                 break;
             }
             turn.close();
         }
+    }
+
+    /// Whether nobody runs whom this job or one behind it could displace.
+    fn is_last(&mut self, job: JobRef<'_>, view: &View<'_>) -> bool {
+        if !self.preempt {
+            return true;
+        }
+        let key = self.rank.rank(job, view);
+        self.index.worst_first(&key, view.now).next().is_none()
     }
 
     /// When the key of a job will change by itself, once what was offered is done.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trainyard_types::{
-    Cluster, GpuType, IdSet, Job, JobId, JobState, PoolId, Span, TenantId, Tenants, Time,
+    Cluster, GpuType, IdMap, IdSet, Job, JobId, JobState, PoolId, Span, TenantId, Tenants, Time,
 };
 
 /// A job that is not over.
@@ -78,9 +78,9 @@ pub struct State {
     pub shapes: Vec<(GpuType, u32)>,
     /// Tenants and their ceilings.
     pub tenants: Tenants,
-    /// Jobs that are not over, by id; the over ones leave a hole. Shared one by one, so that a snapshot costs a
-    /// pointer for each job and a write after it the one job that is written.
-    pub jobs: Vec<Option<Arc<Live>>>,
+    /// Jobs that are not over, by id. Shared in chunks, so that a snapshot costs a pointer for each 64 jobs and a write
+    /// after it the job that is written and the pointers beside it.
+    pub jobs: IdMap<JobId, Arc<Live>>,
     /// Admitted jobs that hold no grant.
     pub waiting: IdSet<JobId>,
     /// Jobs that hold a grant.
@@ -132,7 +132,7 @@ impl State {
             usage_half_life: Span::secs(7 * 86_400),
             has_ceilings,
             tenants,
-            jobs: Vec::new(),
+            jobs: IdMap::default(),
             waiting: IdSet::default(),
             granted: IdSet::default(),
             unadmitted: IdSet::default(),
@@ -149,12 +149,12 @@ impl State {
 
     /// A job that is not over.
     pub fn live(&self, job: JobId) -> Option<&Live> {
-        self.jobs.get(job.index()).and_then(Option::as_deref)
+        self.jobs.get(&job).map(Arc::as_ref)
     }
 
     /// A job that is not over, to be written.
     pub fn live_mut(&mut self, job: JobId) -> Option<&mut Live> {
-        self.jobs.get_mut(job.index()).and_then(Option::as_mut).map(Arc::make_mut)
+        self.jobs.get_mut(&job).map(Arc::make_mut)
     }
 
     /// How much of what happened a decision has seen that is taken on this state.

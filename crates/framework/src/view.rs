@@ -5,8 +5,8 @@ use std::sync::Arc;
 use trainyard_profile::training::StepTime;
 use trainyard_profile::{BatchLimits, Batches, ChangeCost};
 use trainyard_types::{
-    Cluster, Config, GpuType, Job, JobId, JobState, Rate, Sample, Span, TenantId, Tenants, Time,
-    Work,
+    Cluster, Config, GpuType, Job, JobId, JobState, ModelId, Rate, Sample, Span, TenantId, Tenants,
+    Time, Work,
 };
 
 /// What is believed about speeds, sizes and costs. The simulated world holds the truth; a policy is handed beliefs.
@@ -23,6 +23,12 @@ pub trait Beliefs: Send + Sync {
     /// The share of the largest tensor in all parameters of the job's model, if it is known.
     fn skew(&self, _job: &Job) -> Option<f64> {
         None
+    }
+
+    /// The model whose profile says how fast the job is, if there is one. Where there is none the speed of a job does
+    /// not depend on its model, so that jobs of different names fit and fail alike.
+    fn profiled(&self, job: &Job) -> Option<ModelId> {
+        Some(job.model)
     }
 
     /// A number that changes with every change of a speed, or nothing if that cannot be told.
@@ -190,6 +196,12 @@ impl<'a> View<'a> {
             return None;
         }
         self.beliefs.rate(job.spec, on)
+    }
+
+    /// The model whose profile says how fast a job is: jobs that wish for the same and share it, or have none, fit and
+    /// fail alike.
+    pub fn profiled(&self, job: JobRef<'_>) -> Option<ModelId> {
+        self.beliefs.profiled(job.spec)
     }
 
     /// A number that changes with every change of what is believed about speeds, or nothing if that cannot be told.

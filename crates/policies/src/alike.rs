@@ -4,11 +4,11 @@ use crate::prelude::*;
 use rustc_hash::FxHashMap;
 use trainyard_types::{ModelId, TenantId, Want};
 
-/// Same wish, same model, same tenant where that matters.
+/// Same wish, same profile or none, same tenant where that matters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Class {
     pub(crate) want: Want,
-    model: ModelId,
+    model: Option<ModelId>,
     pub(crate) tenant: Option<TenantId>,
 }
 
@@ -21,10 +21,10 @@ pub(crate) struct Classes {
 
 impl Classes {
     /// The number of a job's class; `by_tenant` tells tenants apart.
-    pub(crate) fn number(&mut self, job: JobRef<'_>, by_tenant: bool) -> usize {
+    pub(crate) fn number(&mut self, job: JobRef<'_>, view: &View<'_>, by_tenant: bool) -> usize {
         let class = Class {
             want: job.spec.want.clone(),
-            model: job.spec.model,
+            model: view.profiled(job),
             tenant: by_tenant.then_some(job.spec.tenant),
         };
         if let Some(&number) = self.numbers.get(&class) {

@@ -341,7 +341,7 @@ impl Backlog {
             return;
         }
         let Some(job) = view.job(id) else { return };
-        let class = self.classes.number(job, view.state().has_ceilings);
+        let class = self.classes.number(job, view, view.state().has_ceilings);
         if class == self.lanes.len() {
             self.lanes.push(Lane::default());
         }

@@ -140,7 +140,7 @@ impl FairShare {
             return;
         }
         let Some(job) = view.job(id) else { return };
-        let lane = self.classes.number(job, true);
+        let lane = self.classes.number(job, view, true);
         if lane == self.lanes.len() {
             self.lanes.push(Lane::default());
         }
@@ -275,8 +275,9 @@ impl Policy for FairShare {
         let mut heads: BinaryHeap<_> = all
             .filter_map(|(lane, grown)| Some(rank(lane, grown, self.next(lane, grown, None)?)))
             .collect();
+        let mut closed = vec![false; self.lanes.len()];
         while let Some((_, _, _, lane, grown, place)) = heads.pop() {
-            let Some(job) = view.job(place.2) else { continue };
+            let Some(job) = view.job(place.2).filter(|_| !closed[lane]) else { continue };
             let grant = wanted(job);
             let answer = if preempt && !standings[job.spec.tenant.index()].over_share {
                 offer.instead(&grant, &mut victims.iter().copied())
@@ -291,9 +292,7 @@ impl Policy for FairShare {
                 }
                 Answer::Full if !preempt && !self.has_fractions() => break,
                 // None of its class fits either.
-                Answer::NoRoom | Answer::Full => {
-                    heads.retain(|head| head.3 != lane);
-                }
+                Answer::NoRoom | Answer::Full => closed[lane] = true,
             }
         }
         if preempt {

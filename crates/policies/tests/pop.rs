@@ -68,12 +68,13 @@ fn quality(sizes: &[u32], heavy: f64, gpus: u32, split: f64) -> (f64, f64) {
     let table = table(sizes, gpus);
     let cluster = parse_line("1x8 v100, 1x8 p100, 1x8 k80").expect("a cluster");
     let mut state = State::new(Arc::new(cluster), Tenants::default());
-    state.jobs.extend(sizes.iter().zip(0..).map(|(size, id)| {
+    let jobs = sizes.iter().zip(0..).map(|(size, id)| {
         let simple = Job::simple(JobId(id), Time::ZERO, *size);
         let weight = if id == 0 { heavy } else { 1.0 };
         let spec = Arc::new(Job { want: Want::gpus(*size), weight, ..simple });
-        Some(Arc::new(Live { spec, state: JobState::submitted(Time::ZERO) }))
-    }));
+        (JobId(id), Arc::new(Live { spec, state: JobState::submitted(Time::ZERO) }))
+    });
+    state.jobs = jobs.collect();
     let needs = Needs::NOTHING;
     let view = View::new(Time::ZERO, &state, &Silent, &needs);
     let problem = Problem::seen(&table, &view);

@@ -14,10 +14,10 @@ impl World<'_> {
     /// One that starts or saves is done when that takes its time from when it began, or now if that is over.
     pub(crate) fn take_over(&mut self, engine: &Engine) -> Vec<Event> {
         let state = engine.state();
-        self.done.resize(state.jobs.len().max(self.done.len()), 0.0);
+        self.done.resize(state.jobs.bound().max(self.done.len()), 0.0);
         self.last_step = state.now;
         let mut fresh = Vec::new();
-        for live in state.jobs.iter().flatten() {
+        for live in state.jobs.values() {
             self.done[live.spec.id.index()] = live.state.progress.done.0;
             if live.state.is_placed() && self.put(live, state.now) {
                 fresh.push(live.spec.id);

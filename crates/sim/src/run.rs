@@ -151,7 +151,7 @@ impl<'a> Simulation<'a> {
         let Beginning { mut engine, truth, arrivals } = beginning;
         let state = engine.state();
         let cluster = Arc::clone(&state.cluster);
-        let open: Vec<JobId> = state.jobs.iter().flatten().map(|live| live.spec.id).collect();
+        let open: Vec<JobId> = state.jobs.values().map(|live| live.spec.id).collect();
         let begun = !open.is_empty();
         let ids: Vec<JobId> =
             open.into_iter().chain(arrivals.iter().map(|one| one.job.id)).collect();

@@ -132,7 +132,7 @@ impl Seer<'_> {
         if self.replay.told.is_none() {
             fork.believe(Arc::new(Untold(fork.shared_beliefs())));
         }
-        for live in fork.state().jobs.iter().flatten() {
+        for live in fork.state().jobs.values() {
             if let Some(work) = fork.beliefs().work(&live.spec) {
                 self.told.insert(live.spec.id, work.0);
             }

@@ -113,7 +113,7 @@ impl Observer for Best {
         if engine.state().now > self.deadline {
             return;
         }
-        for live in engine.state().jobs.iter().flatten() {
+        for live in engine.state().jobs.values() {
             let measured = live.state.measured.as_deref();
             let losses = measured.into_iter().flat_map(|measured| &measured.losses);
             let best = losses.map(|(_, loss)| 1.0 - loss).fold(0.0, f64::max);

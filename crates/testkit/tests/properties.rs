@@ -157,7 +157,7 @@ struct Launched(Option<String>);
 impl Observer for Launched {
     fn passed(&mut self, engine: &Engine) {
         let (state, mut users) = (engine.state(), BTreeMap::<NodeId, JobId>::new());
-        for live in state.jobs.iter().flatten() {
+        for (_, live) in state.jobs.iter() {
             let Some(held) = &live.state.held else { continue };
             let (job, placement) = (live.spec.id, &held.placement);
             let mut alone = true;

@@ -1,6 +1,6 @@
 //! The nouns every other crate speaks of.
 //!
-//! - [`ids`], [`time`], [`idset`]: dense ids, integer time, a set of ids.
+//! - [`ids`], [`time`], [`idset`], [`idmap`]: dense ids, integer time, a set and a map of ids.
 //! - [`job`]: what a user asked for and what has happened to it so far.
 //! - [`cluster`], [`tenant`]: what there is, and who may use how much of it.
 //! - [`placement`], [`grant`]: which GPUs, how much, with whom; [`placement_rules`]: what of that can be launched.
@@ -19,6 +19,7 @@ pub mod config;
 pub mod decision;
 pub mod event;
 pub mod grant;
+pub mod idmap;
 pub mod ids;
 pub mod idset;
 pub mod job;
@@ -35,6 +36,7 @@ pub use config::{Config, Tier};
 pub use decision::{Change, Decision, Fault, Note, Quality, Reason, Verdict};
 pub use event::{Action, Cause, Event, Sample, Why};
 pub use grant::{Allocation, Grant, HostShare, Knobs, Member, Shape, Share, Split};
+pub use idmap::IdMap;
 pub use ids::{
     Attempt, GpuAt, GpuType, GraphId, GroupId, JobId, ModelId, NodeId, PoolId, TenantId,
 };

@@ -3,6 +3,7 @@
 use crate::args::slurm::ClientArgs;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use trainyard_daemon::core::OPEN_PER_USER_MAX;
 
 /// What `serve --help` ends with.
 pub const SERVE_HELP: &str = "\
@@ -69,6 +70,9 @@ pub struct ServeArgs {
     /// Processes and threads that one attempt of a job may have.
     #[arg(long, value_name = "NUMBER", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
     pub processes_max: u32,
+    /// Jobs that one user may have waiting and running at once.
+    #[arg(long, value_name = "NUMBER", default_value_t = OPEN_PER_USER_MAX)]
+    pub jobs_per_user_max: usize,
     /// How the log is written, to standard error.
     #[arg(long, value_name = "FORM", value_enum, default_value_t = LogForm::Text)]
     pub log: LogForm,

@@ -207,6 +207,7 @@ fn core_options(
         log_bytes_max: LOG_BYTES_MAX,
         announces: false,
         rules,
+        open_per_user_max: args.jobs_per_user_max,
     };
     Ok((core, tenants))
 }

@@ -178,6 +178,7 @@ fn daemon(place: &Path, policy: &str, yard: Yard) -> (Running, Front) {
         log_bytes_max: 1 << 20,
         announces,
         rules: Default::default(),
+        open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
     };
     let options = HostOptions {
         core,

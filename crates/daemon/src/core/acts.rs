@@ -170,8 +170,8 @@ impl Core {
                 at_once: element.at_once,
                 ..ArrayState::default()
             });
-            if self.engine.kept(*job).is_some_and(|kept| kept.throttled) {
-                array.waiting.push_back(*job);
+            if self.engine.kept(job).is_some_and(|kept| kept.throttled) {
+                array.waiting.push_back(job);
             } else {
                 array.active += 1;
             }

@@ -162,11 +162,11 @@ impl Core {
 
     /// The same for all that wait, after a start.
     pub(super) fn announce_all(&mut self) {
-        let waits = |job: &&JobId| {
-            let live = self.engine.state().live(**job);
+        let waits = |job: &JobId| {
+            let live = self.engine.state().live(*job);
             live.is_some_and(|live| !live.state.is_placed())
         };
-        let waiting: Vec<JobId> = self.records.keys().filter(waits).copied().collect();
+        let waiting: Vec<JobId> = self.records.keys().filter(waits).collect();
         waiting.into_iter().for_each(|job| self.announce(job));
     }
 

@@ -1,6 +1,6 @@
 //! From the store to a core: jobs as they were kept, attempts as the backend finds them.
 
-use super::submit::KIN_FROM;
+use super::names::{self, KIN_FROM};
 use super::{Core, CoreOptions, Order, Turn};
 use crate::flight::{Base, FLIGHT_VERSION, Line};
 use crate::learn::Learnt;
@@ -13,7 +13,7 @@ use trainyard_framework::{Beliefs, Usage};
 use trainyard_profile::{Catalog, Speeds};
 use trainyard_store::{JobRow, Loaded};
 use trainyard_types::{
-    Attempt, Cluster, End, Event, Job, JobId, ModelId, NodeId, Phase, Tenants, Time,
+    Attempt, Cluster, End, Event, IdMap, Job, JobId, NodeId, Phase, Tenants, Time,
 };
 
 /// What a core is made from.
@@ -78,15 +78,14 @@ impl Core {
         let Loaded { jobs, meta: kept, next_job, tokens, .. } = loaded;
         let meta = Meta(&kept);
         let tenants = merged(meta.read("tenants")?.unwrap_or_default(), tenants);
-        let kin: Vec<String> = meta.read("kin")?.unwrap_or_default();
         let usage: Vec<Usage> = meta.read("usage")?.unwrap_or_default();
         let drained: BTreeMap<String, String> = meta.read("drained")?.unwrap_or_default();
         let tenant_ids: HashMap<_, _> =
             tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
-        let learnt = kept.get("learnt").map(String::as_str);
-        let beliefs = beliefs(&options.catalog, &options.cluster, learnt);
+        let numbered: Vec<String> = meta.read("kin")?.unwrap_or_default();
+        let learnt = kept.get("learnt").map(|text| names::by_name(text, &numbered));
+        let beliefs = beliefs(&options.catalog, &options.cluster, learnt.as_deref());
         let cluster = Arc::clone(&options.cluster);
-        let kin_ids = kin.iter().cloned().zip(KIN_FROM..).collect();
         let mut core = Core {
             engine: Engine::new(cluster, tenants, beliefs, options.setup),
             options,
@@ -94,9 +93,9 @@ impl Core {
             // People count from one.
             next_job: next_job.max(1),
             packer: Packer::new(),
-            kin,
-            kin_ids,
+            open_of: BTreeMap::new(),
             tenant_ids,
+            has_new_tenants: false,
             keys: HashMap::new(),
             key_order: VecDeque::new(),
             ends: BTreeMap::new(),
@@ -113,6 +112,10 @@ impl Core {
             turn: Turn::default(),
         };
         core.restore(jobs, &usage)?;
+        if !numbered.is_empty() {
+            core.meta("kin", &serde_json::json!([]));
+            core.keep_all();
+        }
         core.rebuild_arrays();
         let base = core.base();
         core.turn.lines.push(base);
@@ -131,7 +134,7 @@ impl Core {
     pub fn base(&self) -> Line {
         let state = self.engine.state();
         let jobs: Vec<(Arc<Job>, Kept)> = (self.records.keys())
-            .filter_map(|job| Some((Arc::clone(&state.live(*job)?.spec), self.engine.kept(*job)?)))
+            .filter_map(|job| Some((Arc::clone(&state.live(job)?.spec), self.engine.kept(job)?)))
             .collect();
         let ends = satisfied(jobs.iter().map(|(job, _)| job.as_ref()), &self.records);
         Line::Base(Box::new(Base {
@@ -158,7 +161,7 @@ impl Core {
 
     fn restore(&mut self, rows: Vec<JobRow>, usage: &[Usage]) -> Result<(), StartError> {
         let mut jobs: Vec<(Arc<Job>, Kept)> = Vec::with_capacity(rows.len());
-        let mut records = BTreeMap::new();
+        let mut records = IdMap::default();
         // Row by row, so that the texts and what is made of them are never there all at once.
         for row in rows {
             let unreadable = |fault: serde_json::Error| StartError::Row {
@@ -173,6 +176,7 @@ impl Core {
             let submission = Arc::new(self.packer.brief(submission));
             let record = Record::from_course(Arc::clone(&submission), course);
             jobs.push((Arc::clone(&submission.job), kept));
+            *self.open_of.entry(submission.user.clone()).or_default() += 1;
             records.insert(JobId(row.job), Arc::new(record));
         }
         let ends = satisfied(jobs.iter().map(|(job, _)| job.as_ref()), &records);
@@ -194,8 +198,8 @@ impl Core {
         job.tenant = *tenant.ok_or_else(|| unknown(&submission.tenant))?;
         if let Some(name) = &submission.spec.model {
             job.model = self.options.catalog.find(name).ok_or_else(|| unknown(name))?;
-        } else if let Some(kin) = self.kin_ids.get(&submission.spec.name) {
-            job.model = ModelId(*kin);
+        } else {
+            job.model = names::id(&submission.spec.name);
         }
         job.want.kinds.clear();
         for name in &submission.spec.gpu_types {
@@ -224,7 +228,7 @@ impl Core {
     /// Compares what was kept with what the backend found, and puts right what differs.
     fn settle(&mut self, found: &mut BTreeMap<(JobId, Attempt), Found>) {
         let placed: Vec<(JobId, Attempt, Phase)> = (self.records.keys())
-            .filter_map(|job| self.engine.state().live(*job))
+            .filter_map(|job| self.engine.state().live(job))
             .filter(|live| live.state.is_placed())
             .map(|live| (live.spec.id, live.state.attempt, live.state.phase))
             .collect();
@@ -282,7 +286,7 @@ impl Core {
 /// Jobs that others name and that are not open have finished: had they not, those others would be over too.
 fn satisfied<'a>(
     jobs: impl Iterator<Item = &'a Job>,
-    open: &BTreeMap<JobId, Arc<Record>>,
+    open: &IdMap<JobId, Arc<Record>>,
 ) -> Vec<(JobId, End)> {
     let named = jobs.flat_map(|job| job.after.iter().copied());
     let mut all: Vec<JobId> = named.filter(|job| !open.contains_key(job)).collect();

@@ -1,11 +1,11 @@
 //! From a submission to a job.
 
-use super::{Core, REMEMBERED_MAX, Said, shape, text};
+use super::{Core, REMEMBERED_MAX, Said, names, shape, text};
 use crate::access::{self, Caller, Right};
 use crate::record::{Element, Record, Submission, Unit};
 use ring::digest::{SHA256, digest};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use trainyard_api::answer::{SubmitRequest, Submitted};
 use trainyard_api::array::{ArraySpec, parse_array};
@@ -20,8 +20,10 @@ use trainyard_types::{
 pub const JOBS_MAX: usize = 100_000;
 /// The most that may wait and run at once; beyond it a submission is refused.
 const OPEN_MAX: usize = 2_000_000;
-/// Ids of names without a profile begin here, far above those of profiles.
-pub(crate) const KIN_FROM: u32 = 1 << 24;
+/// The most that one user may have waiting and running at once, unless the operator says otherwise.
+pub const OPEN_PER_USER_MAX: usize = 250_000;
+/// The most tenants that there may be; beyond it no new one is made.
+const TENANTS_MAX: usize = 10_000;
 const SIGNALS: [&str; 6] = ["TERM", "INT", "HUP", "USR1", "USR2", "CONT"];
 const YEAR: f64 = 366.0 * 86_400.0;
 
@@ -75,6 +77,7 @@ impl Core {
                 format!("{OPEN_MAX} jobs wait or run already: try again when some are over");
             return Err(Problem::new(Code::TooMany, detail));
         }
+        self.check_room(caller, &checked)?;
         let jobs = self.take_on(caller, checked, identity);
         let answer = Submitted { jobs, repeated: false };
         if let Some(key) = &request.key {
@@ -93,6 +96,48 @@ impl Core {
         allowed
     }
 
+    /// Whether there is room for new jobs, in all and of each user. What another scheduler took on already is let in.
+    fn check_room(&self, caller: &Caller, checked: &[Checked]) -> Result<(), Problem> {
+        let mut new: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut tenants: BTreeSet<&str> = BTreeSet::new();
+        for one in checked {
+            let tenant = one.spec.tenant.as_deref().unwrap_or(&caller.user);
+            if !self.tenant_ids.contains_key(tenant) {
+                tenants.insert(tenant);
+            }
+            if one.spec.external.is_none() {
+                *new.entry(one.spec.owner.as_deref().unwrap_or(&caller.user)).or_default() += 1;
+            }
+        }
+        let most = self.options.open_per_user_max;
+        for (user, count) in new {
+            let open = self.open_of.get(user).copied().unwrap_or(0);
+            if open + count > most {
+                let detail = format!(
+                    "{user} has {open} jobs that wait or run and asks for {count} more, and {most} are allowed at once: \
+                     wait until some are over, cancel some with `trainyard cancel`, or ask the operator for a larger \
+                     `trainyard serve --jobs-per-user-max`"
+                );
+                return Err(Problem::new(Code::TooMany, detail));
+            }
+        }
+        if !tenants.is_empty() && self.tenant_ids.len() + tenants.len() > TENANTS_MAX {
+            let detail = format!("there are {TENANTS_MAX} tenants already: use one that exists");
+            return Err(Problem::field(Code::TooMany, "tenant", detail));
+        }
+        Ok(())
+    }
+
+    /// One job of a user less is open.
+    pub(super) fn count_closed(&mut self, user: &str) {
+        if let Some(open) = self.open_of.get_mut(user) {
+            *open = open.saturating_sub(1);
+            if *open == 0 {
+                self.open_of.remove(user);
+            }
+        }
+    }
+
     /// The jobs that a submission would make, with the names of their tenants; nothing is taken on.
     pub(crate) fn draft(
         &self,
@@ -106,12 +151,10 @@ impl Core {
             self.options.rules.check(caller, spec)?;
             self.check(spec, ends, &mut checked)?;
         }
-        let unknown = ModelId(KIN_FROM + self.kin.len() as u32);
         let drafts = (self.next_job..).zip(checked).map(|(id, one)| {
             let tenant = one.spec.tenant.clone().unwrap_or_else(|| caller.user.clone());
-            let kin = self.kin_ids.get(&one.spec.name).map_or(unknown, |kin| ModelId(*kin));
             let tenant_id = self.tenant_ids.get(&tenant).copied().unwrap_or_default();
-            let ids = (tenant_id, one.model.unwrap_or(kin));
+            let ids = (tenant_id, one.model.unwrap_or_else(|| names::id(&one.spec.name)));
             (self.job(JobId(id), &one.spec, one.want, ids), tenant)
         });
         Ok(drafts.collect())
@@ -150,7 +193,7 @@ impl Core {
         let Checked { spec, want, element, model } = one;
         let tenant = spec.tenant.clone().unwrap_or_else(|| caller.user.clone());
         let tenant_id = self.tenant(&tenant);
-        let model = model.unwrap_or_else(|| self.kin(&spec.name));
+        let model = model.unwrap_or_else(|| names::id(&spec.name));
         let job = Arc::new(self.job(id, &spec, want, (tenant_id, model)));
         let unit = match (spec.steps, spec.expected_seconds) {
             (None, Some(_)) => Unit::Seconds,
@@ -164,6 +207,7 @@ impl Core {
         });
         let (user, wall) = (spec.owner.clone().unwrap_or_else(|| caller.user.clone()), self.wall);
         let job_of_engine = Arc::clone(&job);
+        *self.open_of.entry(user.clone()).or_default() += 1;
         let submission = Submission { job, spec, user, tenant, identity, wall, array, unit };
         self.write_new(id, &submission);
         let record = Record::new(Arc::new(self.packer.brief(submission)));
@@ -354,23 +398,9 @@ impl Core {
         self.apply(Event::TenantAdded(Tenant::named(name)));
         let tenants = &self.engine.state().tenants;
         let id = TenantId((tenants.len() - 1) as u32);
-        let all = json!(tenants);
         self.tenant_ids.insert(name.to_owned(), id);
-        self.meta("tenants", &all);
+        self.has_new_tenants = true;
         id
-    }
-
-    /// The id under which jobs of that name are alike.
-    fn kin(&mut self, name: &str) -> ModelId {
-        if let Some(id) = self.kin_ids.get(name) {
-            return ModelId(*id);
-        }
-        let id = KIN_FROM + self.kin.len() as u32;
-        self.kin.push(name.to_owned());
-        self.kin_ids.insert(name.to_owned(), id);
-        let all = json!(self.kin);
-        self.meta("kin", &all);
-        ModelId(id)
     }
 
     fn remember_key(&mut self, caller: &Caller, key: &str, print: String, answer: &Submitted) {

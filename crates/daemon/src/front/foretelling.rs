@@ -132,7 +132,7 @@ impl Front {
         access::check(&caller, Right::Look, None)?;
         let confidence = checked(confidence)?;
         let told = self.foretold(None).await?;
-        let jobs: Vec<JobId> = told.seen.records.keys().copied().take(limit).collect();
+        let jobs: Vec<JobId> = told.seen.records.keys().take(limit).collect();
         Ok(told.answers(&jobs, confidence))
     }
 

@@ -145,8 +145,7 @@ fn question(jobs: &[(Job, String)], seen: &Seen) -> Question {
         let id = job.id;
         let mut fresh = JobState::submitted(seen.snapshot.now);
         fresh.phase = Phase::Unadmitted;
-        state.jobs.resize_with(state.jobs.len().max(id.index() + 1), || None);
-        state.jobs[id.index()] = Some(Arc::new(Live { spec: Arc::new(job), state: fresh }));
+        state.jobs.insert(id, Arc::new(Live { spec: Arc::new(job), state: fresh }));
         state.unadmitted.insert(id);
     }
     let snapshot = Snapshot {

@@ -1,7 +1,7 @@
 //! What each route asks the desk.
 
 use super::front::Rim;
-use super::reply::{Answer, JSON_LINES, OPEN_METRICS};
+use super::reply::{Answer, JSON_LINES, OPEN_METRICS, PACKED_FROM};
 use super::{fields, input, openapi, secret};
 use crate::access::{self, Caller, Right, Role};
 use crate::desk::{
@@ -249,11 +249,11 @@ pub async fn board(asked: Asked) -> Said {
         }
     };
     let limits = asked.rim.limits.clone();
+    if !asked.takes_gzip || said.frame.len() < PACKED_FROM {
+        return Answer::parts(said.text()?, false, &limits);
+    }
     // Ten thousand rows are megabytes: whoever else is served must not wait for them.
-    let made = tokio::task::spawn_blocking(move || {
-        let answer = Answer::json(&said, &limits)?;
-        Ok(if asked.takes_gzip { answer.packed() } else { answer })
-    });
+    let made = tokio::task::spawn_blocking(move || Answer::parts(said.gzip()?, true, &limits));
     made.await.map_err(|_| Problem::new(Code::Internal, "a thread was lost; try again"))?
 }
 

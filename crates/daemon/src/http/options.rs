@@ -104,6 +104,8 @@ pub struct Limits {
     pub answer_time_max: Duration,
     /// How long a client may read nothing of its answer.
     pub write_time_max: Duration,
+    /// How long a client may take to read an answer that is shared with others.
+    pub shared_time_max: Duration,
     /// The longest wait for an event.
     pub wait_time_max: Duration,
     /// How long requests may go on after the end was asked for.
@@ -132,6 +134,7 @@ impl Default for Limits {
             body_time_max: Duration::from_secs(30),
             answer_time_max: Duration::from_secs(30),
             write_time_max: Duration::from_secs(30),
+            shared_time_max: Duration::from_secs(60),
             wait_time_max: Duration::from_secs(60),
             shutdown_time_max: Duration::from_secs(5),
         }

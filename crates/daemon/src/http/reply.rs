@@ -1,7 +1,8 @@
 //! What is sent back: an answer, or a refusal that is always a [`Problem`].
 
 use super::options::Limits;
-use axum::body::Body;
+use super::parts::Parts;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use trainyard_api::{Code, Problem, SCHEMA_VERSION};
 
 /// Smaller answers are not worth packing.
-const PACKED_FROM: usize = 16 << 10;
+pub const PACKED_FROM: usize = 16 << 10;
 const JSON: &str = "application/json";
 /// The type of the text of metrics.
 pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -25,6 +26,8 @@ pub struct Answer {
     bytes: Vec<u8>,
     kind: &'static str,
     packed: bool,
+    /// What is sent instead of bytes of its own, and how long that may take.
+    shared: Option<(Vec<Bytes>, Duration)>,
 }
 
 impl Answer {
@@ -32,7 +35,7 @@ impl Answer {
     pub fn json<T: Serialize + ?Sized>(value: &T, limits: &Limits) -> Result<Answer, Problem> {
         let mut room = Room { bytes: Vec::with_capacity(256), max: limits.reply_bytes_max };
         match serde_json::to_writer(&mut room, value) {
-            Ok(()) => Ok(Answer { bytes: room.bytes, kind: JSON, packed: false }),
+            Ok(()) => Ok(Answer { bytes: room.bytes, kind: JSON, packed: false, shared: None }),
             Err(error) if error.is_io() => Err(too_large(limits.reply_bytes_max)),
             Err(error) => {
                 Err(Problem::new(Code::Internal, format!("the answer cannot be written: {error}")))
@@ -52,14 +55,23 @@ impl Answer {
     /// Bytes of another type, unless there are more than allowed.
     pub fn bytes(bytes: Vec<u8>, kind: &'static str, max: usize) -> Result<Answer, Problem> {
         match bytes.len() <= max {
-            true => Ok(Answer { bytes, kind, packed: false }),
+            true => Ok(Answer { bytes, kind, packed: false, shared: None }),
             false => Err(too_large(max)),
         }
     }
 
+    /// JSON in parts that others may share, packed or not, unless there are more bytes than allowed.
+    pub fn parts(parts: Vec<Bytes>, packed: bool, limits: &Limits) -> Result<Answer, Problem> {
+        if parts.iter().map(Bytes::len).sum::<usize>() > limits.reply_bytes_max {
+            return Err(too_large(limits.reply_bytes_max));
+        }
+        let shared = Some((parts, limits.shared_time_max));
+        Ok(Answer { bytes: Vec::new(), kind: JSON, packed, shared })
+    }
+
     /// Nothing to say.
     pub fn nothing() -> Answer {
-        Answer { bytes: Vec::new(), kind: "", packed: false }
+        Answer { bytes: Vec::new(), kind: "", packed: false, shared: None }
     }
 
     /// The same with fewer bytes, where that is worth the work.
@@ -78,6 +90,9 @@ impl Answer {
     pub fn into_response(self) -> Response<Body> {
         let status = if self.kind.is_empty() { StatusCode::NO_CONTENT } else { StatusCode::OK };
         let mut response = response(status, self.kind, self.bytes);
+        if let Some((parts, within)) = self.shared {
+            *response.body_mut() = Body::new(Parts::new(parts, within));
+        }
         if self.packed {
             let gzip = HeaderValue::from_static("gzip");
             response.headers_mut().insert(header::CONTENT_ENCODING, gzip);

@@ -117,7 +117,7 @@ fn blockers(snapshot: &Snapshot, want: &Want) -> Vec<Blocker> {
     let needs = Needs { work_left: Knowledge::Estimate, rates: true, ..Needs::NOTHING };
     let view = View::new(snapshot.now, &snapshot.state, snapshot.beliefs.as_ref(), &needs);
     let mut all: Vec<Blocker> = Vec::new();
-    for live in snapshot.state.jobs.iter().flatten() {
+    for live in snapshot.state.jobs.values() {
         let Some(held) = &live.state.held else { continue };
         let masks = held.placement.masks().iter();
         let usable: u32 = masks

@@ -5,24 +5,25 @@ use crate::desk::JobFilter;
 use crate::metrics::{GpuUse, Levels};
 use crate::record::{Course, Launch, Record, Submission};
 use crate::words;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::mem::{Discriminant, discriminant};
 use trainyard_api::answer::{AttemptRow, FairRow, Holding, JobDetail, JobRow, NodeRow, Standing};
 use trainyard_framework::Live;
 use trainyard_store::JobRow as StoredJob;
 use trainyard_types::placement::bits;
-use trainyard_types::{Cluster, JobId, Phase, TenantId};
+use trainyard_types::{Cluster, JobId, Phase, Reason, TenantId};
 
 impl Seen {
     /// Jobs that are not over, newest first, as many as are wanted.
     pub fn jobs(&self, filter: &JobFilter) -> Vec<JobRow> {
-        let before = filter.before.map_or(JobId(u32::MAX), JobId);
+        let before = filter.before.map_or(usize::MAX, |before| before as usize);
         let mut rows = Vec::new();
-        for (job, record) in self.records.range(..before).rev() {
+        for (job, record) in self.records.range(0, before).rev() {
             if filter.limit.is_some_and(|limit| rows.len() >= limit) {
                 break;
             }
             let submission = &record.submission;
-            let Some(live) = self.snapshot.state.live(*job) else { continue };
+            let Some(live) = self.snapshot.state.live(job) else { continue };
             let fits = filter.user.as_ref().is_none_or(|user| *user == submission.user)
                 && filter.tenant.as_ref().is_none_or(|tenant| *tenant == submission.tenant)
                 && (filter.standing.as_ref()).is_none_or(|name| name == name_of(live.state.phase));
@@ -76,7 +77,7 @@ impl Seen {
     pub fn nodes(&self) -> Vec<NodeRow> {
         let cluster = &self.snapshot.state.cluster;
         let mut on: BTreeMap<(u32, u8), Vec<u32>> = BTreeMap::new();
-        for live in self.snapshot.state.jobs.iter().flatten() {
+        for live in self.snapshot.state.jobs.values() {
             for gpu in live.state.held.iter().flat_map(|held| held.placement.each_gpu()) {
                 on.entry((gpu.node.0, gpu.gpu)).or_default().push(live.spec.id.0);
             }
@@ -127,7 +128,7 @@ impl Seen {
         let tenants = &state.tenants;
         let now = self.snapshot.now;
         let mut counts = vec![(0u32, 0u32); tenants.len()];
-        for live in state.jobs.iter().flatten() {
+        for live in state.jobs.values() {
             for tenant in tenants.path(live.spec.tenant) {
                 let (waiting, running) = &mut counts[tenant.index()];
                 *(if live.state.is_placed() { running } else { waiting }) += 1;
@@ -136,13 +137,15 @@ impl Seen {
         let use_of = |id: TenantId| state.usage[id.index()].at(now, state.usage_half_life);
         let tops = tenants.iter().filter(|(_, tenant)| tenant.parent.is_none());
         let all_use: f64 = tops.map(|(id, _)| use_of(id)).sum();
+        let mut weights: BTreeMap<Option<TenantId>, f64> = BTreeMap::new();
+        for (_, tenant) in tenants.iter() {
+            *weights.entry(tenant.parent).or_default() += tenant.weight;
+        }
         let mut entitled = vec![0.0; tenants.len()];
         let mut rows = Vec::with_capacity(tenants.len());
         for (id, tenant) in tenants.iter() {
-            let siblings = tenants.iter().filter(|(_, other)| other.parent == tenant.parent);
-            let weights: f64 = siblings.map(|(_, other)| other.weight).sum();
             let above = tenant.parent.map_or(1.0, |parent| entitled[parent.index()]);
-            entitled[id.index()] = above * tenant.weight / weights;
+            entitled[id.index()] = above * tenant.weight / weights[&tenant.parent];
             let (waiting, running) = counts[id.index()];
             rows.push(FairRow {
                 tenant: tenant.name.clone(),
@@ -162,21 +165,7 @@ impl Seen {
     /// All levels for the metrics.
     pub fn levels(&self) -> Levels {
         let state = &self.snapshot.state;
-        let mut levels = Levels::default();
-        for (job, record) in self.records.iter() {
-            let Some(live) = state.live(*job).filter(|live| !live.state.is_placed()) else {
-                continue;
-            };
-            let key = (record.submission.tenant.clone(), name_of(live.state.phase).to_owned());
-            *levels.pending.entry(key).or_default() += 1;
-            if live.state.phase == Phase::Unadmitted {
-                let explained = self.outlook.explain(*job);
-                let reason = explained.and_then(|explained| explained.reasons.into_iter().next());
-                let reason = reason.and_then(|reason| serde_json::to_value(reason).ok());
-                let name = reason.as_ref().and_then(|value| value["reason"].as_str());
-                *levels.unadmitted.entry(name.unwrap_or("undecided").to_owned()).or_default() += 1;
-            }
-        }
+        let mut levels = self.queued();
         for (node, row) in state.cluster.nodes.iter().zip(self.nodes()) {
             let used = row.gpus.iter().filter(|jobs| !jobs.is_empty()).count() as f64;
             let rest = f64::from(node.gpus) - used - f64::from(row.free);
@@ -193,6 +182,37 @@ impl Seen {
         }
         levels.fragmentation = self.fragmentation();
         levels.estimated_wait_seconds = self.estimated_waits();
+        levels
+    }
+
+    /// Jobs that wait, by tenant and phase, and those that were not let in, by the reason. Texts are made once for each
+    /// row, not for each job.
+    fn queued(&self) -> Levels {
+        let state = &self.snapshot.state;
+        let mut pending: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        let mut unadmitted: HashMap<Discriminant<Reason>, (Reason, u64)> = HashMap::new();
+        for (job, record) in self.records.iter() {
+            let Some(live) = state.live(job).filter(|live| !live.state.is_placed()) else {
+                continue;
+            };
+            let key = (record.submission.tenant.as_str(), name_of(live.state.phase));
+            *pending.entry(key).or_default() += 1;
+            if live.state.phase == Phase::Unadmitted {
+                let explained = self.outlook.explain(job);
+                let reason = explained.and_then(|explained| explained.reasons.into_iter().next());
+                let reason = reason.unwrap_or(Reason::Undecided);
+                unadmitted.entry(discriminant(&reason)).or_insert((reason, 0)).1 += 1;
+            }
+        }
+        let mut levels = Levels::default();
+        for ((tenant, phase), count) in pending {
+            levels.pending.insert((tenant.to_owned(), phase.to_owned()), count);
+        }
+        for (reason, count) in unadmitted.into_values() {
+            let value = serde_json::to_value(reason).unwrap_or_default();
+            let name = value["reason"].as_str().unwrap_or("undecided").to_owned();
+            *levels.unadmitted.entry(name).or_default() += count;
+        }
         levels
     }
 

@@ -113,7 +113,7 @@ pub fn at_any_time(world: &World) {
 
 /// What the engine knows and must not forget is on disk.
 pub fn kept(core: &Core, disk: &Disk) {
-    let open = core.engine().state().jobs.iter().flatten().count();
+    let open = core.engine().state().jobs.len();
     assert_eq!(open, disk.open().count(), "other jobs are open than on disk");
     for job in disk.open() {
         let id = JobId(job.row.job);

@@ -234,6 +234,7 @@ impl World {
             log_bytes_max: 0,
             announces: self.seed.is_multiple_of(2),
             rules: people::rules(),
+            open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
         }
     }
 

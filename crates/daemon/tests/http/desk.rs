@@ -8,7 +8,7 @@ use trainyard_api::answer::{
     AcctRow, EventRow, FairRow, JobDetail, JobRow, Measured, NodeRow, PlanAnswer, Standing, Status,
     SubmitRequest, Submitted, WhyAnswer,
 };
-use trainyard_api::board::{BoardAnswer, TimelineRow};
+use trainyard_api::board::TimelineRow;
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest, WhatIfRow};
 use trainyard_api::{Code, JobSpec, Problem, SCHEMA_VERSION};
 use trainyard_daemon::access::{Caller, Right, Role, check};
@@ -16,6 +16,7 @@ use trainyard_daemon::desk::{
     AcctRequest, Act, Desk, JobFilter, LogChunk, LogRequest, NewToken, NodeAct, PolicyRequest,
     Reply, TokenInfo,
 };
+use trainyard_daemon::frame::{Alive, BoardView, Frame};
 use trainyard_daemon::http::secret;
 use trainyard_daemon::metrics::Metrics;
 
@@ -302,14 +303,15 @@ impl Desk for FakeDesk {
         self.memory.lock().unwrap().refused.push((user, action, target));
     }
 
-    fn board(&self, caller: Caller, since: Option<u64>, wait: f64) -> Reply<'_, BoardAnswer> {
+    fn board(&self, caller: Caller, since: Option<u64>, wait: f64) -> Reply<'_, BoardView> {
         let said = check(&caller, Right::Look, None).map(|()| {
             let mut board = trainyard_daemon::board::Board::new(1);
             let count = self.memory.lock().unwrap().jobs.len() as u32;
             let open = (1..=count).map(|id| row(id, "ann")).collect();
             let shown = trainyard_daemon::board::Shown { open, ..Default::default() };
             board.take(shown);
-            board.answer(since, status(&caller))
+            let frame = Frame::new(&board, since, &Alive::default()).unwrap();
+            BoardView { frame: Arc::new(frame), status: status(&caller) }
         });
         Box::pin(async move {
             tokio::time::sleep(std::time::Duration::from_secs_f64(wait)).await;

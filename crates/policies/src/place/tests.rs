@@ -109,9 +109,9 @@ impl Yard {
         let jobs = wants.zip(0..).map(|(want, id)| {
             let simple = Job::simple(JobId(id), Time::ZERO, want.gpus);
             let state = JobState::submitted(Time::ZERO);
-            Some(Arc::new(Live { spec: Arc::new(Job { want, ..simple }), state }))
+            (JobId(id), Arc::new(Live { spec: Arc::new(Job { want, ..simple }), state }))
         });
-        state.jobs.extend(jobs);
+        state.jobs = jobs.collect();
         let beliefs = Known { skew: self.skew };
         let view = View::new(Time::ZERO, &state, &beliefs, &Needs::NOTHING);
         let job = view.job(JobId(self.seen.len() as u32)).unwrap();

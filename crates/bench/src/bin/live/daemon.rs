@@ -1,8 +1,10 @@
 //! A daemon to be measured, and requests on connections that stay open.
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -30,7 +32,8 @@ impl Daemon {
         let log = File::create(self.folder.join("serve.log"))?;
         let begun = Instant::now();
         let process = Command::new(&self.program)
-            .args(["serve", "--state", "s", "--gpus", "1", "--listen", "unix:api.sock"])
+            .args(["serve", "--state", "s", "--gpus", "1"])
+            .args(["--listen", "unix:api.sock", "--listen", "127.0.0.1:0"])
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -60,17 +63,50 @@ impl Daemon {
     /// A connection that stays open.
     pub fn connect(&self) -> Result<Line> {
         let stream = UnixStream::connect(self.folder.join("api.sock"))?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-        Ok(Line(BufReader::new(stream)))
+        stream.set_read_timeout(Some(Duration::from_secs(120)))?;
+        Ok(Line { stream: BufReader::new(Box::new(stream)), headers: String::new() })
+    }
+
+    /// Connections over TCP with a token each, beside those that one Unix user may have.
+    pub fn connect_tcp(&self, count: usize) -> Result<Vec<Line>> {
+        let mut local = self.connect()?;
+        let page: Value = serde_json::from_slice(&local.get("/v1/page")?)?;
+        let url = page["url"].as_str().context("the daemon listens on TCP")?;
+        let address = url.split('/').nth(2).context("an address")?.to_owned();
+        let request = "{\"name\":\"bench\",\"user\":\"bench\",\"role\":\"viewer\"}";
+        let made: Value = serde_json::from_slice(&local.post("/v1/tokens", request)?)?;
+        let token = made["token"].as_str().context("a token")?;
+        let headers = format!("authorization: Bearer {token}\r\n");
+        let connect = |_| {
+            let stream = TcpStream::connect(&address)?;
+            stream.set_read_timeout(Some(Duration::from_secs(120)))?;
+            Ok(Line { stream: BufReader::new(Box::new(stream)), headers: headers.clone() })
+        };
+        (0..count).map(connect).collect()
     }
 
     /// Memory that it holds, in MiB.
     pub fn resident_mib(&self) -> Result<f64> {
+        self.memory_mib("VmRSS:")
+    }
+
+    /// The most memory that it held since [`Daemon::forget_peak`], in MiB.
+    pub fn peak_mib(&self) -> Result<f64> {
+        self.memory_mib("VmHWM:")
+    }
+
+    /// From now on the peak is counted anew.
+    pub fn forget_peak(&self) -> Result<()> {
+        let process = self.process.as_ref().context("it runs")?;
+        Ok(fs::write(format!("/proc/{}/clear_refs", process.id()), "5")?)
+    }
+
+    fn memory_mib(&self, name: &str) -> Result<f64> {
         let process = self.process.as_ref().context("it runs")?;
         let status = fs::read_to_string(format!("/proc/{}/status", process.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
-        Ok(kib.context("VmRSS")? / 1024.0)
+        Ok(kib.context("a figure of memory")? / 1024.0)
     }
 
     /// CPU seconds that it has used.
@@ -111,8 +147,17 @@ impl Drop for Daemon {
     }
 }
 
+/// A stream of either kind.
+trait Stream: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Stream for T {}
+
 /// A connection.
-pub struct Line(BufReader<UnixStream>);
+pub struct Line {
+    stream: BufReader<Box<dyn Stream>>,
+    /// Headers of every request.
+    headers: String,
+}
 
 impl Line {
     pub fn get(&mut self, path: &str) -> Result<Vec<u8>> {
@@ -123,18 +168,24 @@ impl Line {
         self.ask("POST", path, body)
     }
 
+    /// From now on answers may come packed.
+    pub fn accept_gzip(&mut self) {
+        self.headers.push_str("accept-encoding: gzip\r\n");
+    }
+
     fn ask(&mut self, method: &str, path: &str, body: &str) -> Result<Vec<u8>> {
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{}\
              content-length: {}\r\n\r\n{body}",
+            self.headers,
             body.len()
         );
-        self.0.get_mut().write_all(request.as_bytes())?;
+        self.stream.get_mut().write_all(request.as_bytes())?;
         let mut head = String::new();
         let (mut status, mut length) = (0u16, 0usize);
         loop {
             head.clear();
-            ensure!(self.0.read_line(&mut head)? > 0, "the connection ended");
+            ensure!(self.stream.read_line(&mut head)? > 0, "the connection ended");
             let text = head.trim_end();
             if let Some(rest) = text.strip_prefix("HTTP/1.1 ") {
                 status = rest.get(..3).unwrap_or_default().parse()?;
@@ -147,7 +198,7 @@ impl Line {
             }
         }
         let mut answer = vec![0; length];
-        self.0.read_exact(&mut answer)?;
+        self.stream.read_exact(&mut answer)?;
         ensure!(status == 200, "{path}: {status} {}", String::from_utf8_lossy(&answer));
         Ok(answer)
     }

@@ -6,6 +6,8 @@
 
 mod daemon;
 mod decide;
+mod names;
+mod pages;
 mod queue;
 
 use anyhow::{Result, bail};
@@ -24,7 +26,7 @@ struct Args {
     /// Where the daemon keeps its state, on the disk to be measured.
     #[arg(long, default_value = "live-bench")]
     folder: PathBuf,
-    /// Jobs in the queue for batches, restart and memory.
+    /// Jobs in the queue for batches, restart, memory and pages; twice as many names come one by one.
     #[arg(long, default_value_t = 100_000)]
     jobs: usize,
     /// Fail when a target is missed.
@@ -33,6 +35,7 @@ struct Args {
 }
 
 /// A figure, what it must be, and whether it is.
+#[derive(Debug)]
 struct Row {
     name: String,
     text: String,
@@ -48,10 +51,13 @@ fn main() -> Result<()> {
         let verdict = if row.met { "" } else { "  MISSED" };
         println!("{:<22} {:<58} {}{verdict}", row.name, row.text, row.target);
     };
+    let beside = std::env::current_exe()?.with_file_name("trainyard");
+    let program = args.program.clone().unwrap_or(beside);
     if "live-queue".contains(&args.filter) {
-        let beside = std::env::current_exe()?.with_file_name("trainyard");
-        let program = args.program.clone().unwrap_or(beside);
         queue::run(&program, &args.folder, args.jobs, &mut show)?;
+    }
+    if "live-names".contains(&args.filter) {
+        names::run(&program, &args.folder, args.jobs, &mut show)?;
     }
     if "live-decide".contains(&args.filter) {
         decide::run(&mut show)?;

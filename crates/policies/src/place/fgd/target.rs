@@ -60,13 +60,13 @@ impl Target {
 
     /// Counts jobs that are new; the typical classes in millionths when they are to be renewed.
     pub(super) fn learn(&mut self, state: &State) -> Option<Vec<(Class, i64)>> {
-        if state.jobs.len() < self.seen {
+        if state.jobs.bound() < self.seen {
             *self = Target::new(self.settings.clone());
         }
-        for live in state.jobs[self.seen..].iter().flatten() {
+        for (_, live) in state.jobs.range(self.seen, usize::MAX) {
             self.count(Class::of(&live.spec.want));
         }
-        self.seen = state.jobs.len();
+        self.seen = state.jobs.bound();
         let renewed_after = (self.counted / RENEWED_PART).max(1);
         (self.since >= renewed_after).then(|| {
             self.since = 0;
