@@ -1,7 +1,9 @@
 //! AFS-L: GPUs one by one to whichever of two jobs makes both end sooner, with lengths as estimated.
 
 use crate::afs::{Standing, divide, second_wins};
-use crate::ladder::{Contest, Ladder, change_seconds, everyone, largest_first, packed, sizes};
+use crate::ladder::{
+    Contest, Ladder, Player, change_seconds, everyone, largest_first, packed, sizes,
+};
 use crate::prelude::*;
 
 /// The row in the registry.
@@ -52,15 +54,92 @@ impl Policy for AfsL {
         // Who cannot be told counts as the longest there is.
         let longest = everyone(view).into_iter().filter_map(left).fold(1.0, f64::max);
         let mut contest = Contest::new(view, offer, everyone(view), |job, shape, there| {
-            let cost = if self.settings.resize_cost { change_seconds(job, view) } else { 0.0 };
-            let rest = left(job).unwrap_or(longest);
-            rates(job, shape, there, view, |rate| rest / (rest / rate + cost))
+            rates(job, shape, there, view, |rate| rate)
         });
+        let changes: Vec<Option<Change>> = contest
+            .players
+            .iter()
+            .map(|player| self.change(player, left(player.job), view))
+            .collect();
+        for (player, change) in contest.players.iter_mut().zip(&changes) {
+            if let Some(change) = change.filter(Change::outlasts_job) {
+                change.pin(player);
+            }
+        }
         let lefts: Vec<f64> =
             contest.players.iter().map(|player| left(player.job).unwrap_or(longest)).collect();
-        divide(&mut contest, |player, at, next| Standing::of(player, next, lefts[at]), second_wins);
+        let stand = |player: &Player<'_>, at: usize, next| Standing::of(player, next, lefts[at]);
+        // Who is served at all is the paper's to say: the cost of a change would make one step of all GPUs that a
+        // job has, and nobody could come in between. It counts in how the rest is divided.
+        divide(&mut contest, stand, second_wins);
+        if changes.iter().any(Option::is_some) {
+            contest.shrink_to_least();
+            for (player, change) in contest.players.iter_mut().zip(&changes) {
+                if let Some(change) = change {
+                    change.charge(player);
+                }
+            }
+            divide(&mut contest, stand, second_wins);
+        }
         contest.settle(offer, largest_first);
         Ok(())
+    }
+}
+
+impl AfsL {
+    /// What another size would cost a job that has GPUs, if that counts.
+    fn change(&self, player: &Player<'_>, left: Option<f64>, view: &View<'_>) -> Option<Change> {
+        let (kind, gpus) = player.held.filter(|_| self.settings.resize_cost)?;
+        let seconds = change_seconds(player.job, view);
+        let rate = player.ladders.iter().find(|one| one.kind == kind)?.at(gpus);
+        if !(seconds > 0.0 && rate > 0.0) {
+            return None;
+        }
+        // Who ran for long may well run for as long again: it is never taken for one that is about to end.
+        let again = player.job.state.ran(view.now).as_secs_f64().max(seconds / COST_MAX);
+        Some(Change { held: (kind, gpus), rate, seconds, left: left.unwrap_or(rate * again) })
+    }
+}
+
+/// Of a job whose length is not known, a change is taken to cost at most this part of what it does after it.
+const COST_MAX: f64 = 0.1;
+
+/// What another size than its own costs a job that has GPUs.
+#[derive(Copy, Clone)]
+struct Change {
+    held: (GpuType, u32),
+    /// Its speed where it is.
+    rate: f64,
+    seconds: f64,
+    /// Work that is left, as told or as guessed.
+    left: f64,
+}
+
+impl Change {
+    /// Whether the job would be done before its change is.
+    fn outlasts_job(&self) -> bool {
+        self.left / self.rate <= self.seconds
+    }
+
+    /// The job has its own size or none.
+    fn pin(&self, player: &mut Player<'_>) {
+        let (kind, gpus) = self.held;
+        player.ladders.clear();
+        player.ladders.push(Ladder::only(kind, gpus, self.rate));
+    }
+
+    /// Each other size is worth what it comes to with the time that the change takes.
+    fn charge(&self, player: &mut Player<'_>) {
+        for ladder in &mut player.ladders {
+            let kind = ladder.kind;
+            let worth = |gpus: u32, rate: f64| match (kind, gpus) == self.held {
+                true => rate,
+                false => self.left / (self.left / rate + self.seconds),
+            };
+            if let Some(charged) = ladder.revalued(worth) {
+                *ladder = charged;
+            }
+        }
     }
 }
 

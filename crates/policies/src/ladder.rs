@@ -38,6 +38,17 @@ impl Ladder {
         Some(Ladder { kind, least: first + skipped as u32, worth })
     }
 
+    /// The same sizes with another worth for each, from the worth so far. As always it never falls.
+    pub fn revalued(&self, worth: impl Fn(u32, f64) -> f64) -> Option<Ladder> {
+        let sizes = (self.least..).zip(&self.worth).map(|(size, old)| Some(worth(size, *old)));
+        Ladder::new(self.kind, self.least, sizes)
+    }
+
+    /// One size alone.
+    pub fn only(kind: GpuType, size: u32, worth: f64) -> Ladder {
+        Ladder { kind, least: size, worth: vec![worth] }
+    }
+
     /// The least size.
     pub fn least(&self) -> u32 {
         self.least
@@ -211,6 +222,15 @@ impl<'v> Contest<'v> {
         let one = &mut self.players[player];
         self.room[one.ladders[one.on].kind.index()] -= size - one.size;
         one.size = size;
+    }
+
+    /// Leaves everyone that was given GPUs with its least size, so that the rest can be given out once more.
+    pub fn shrink_to_least(&mut self) {
+        for one in self.players.iter_mut().filter(|one| one.size > 0) {
+            let ladder = &one.ladders[one.on];
+            self.room[ladder.kind.index()] += one.size - ladder.least();
+            one.size = ladder.least();
+        }
     }
 
     /// Turns sizes into grants. Who keeps type and size stays where it is, everyone else is placed anew in the order
