@@ -102,7 +102,7 @@ fn no_command_prints_a_control_character_of_a_name_a_reason_or_a_message() {
         &["ps", "--standing", HOSTILE],
         &["ps", "--tenant", HOSTILE],
         &["submit", HOSTILE],
-        &["run", "--tenant", HOSTILE, "--env", HOSTILE, "--", "true"],
+        &["run", "--detach", "--tenant", HOSTILE, "--env", HOSTILE, "--", "true"],
         &["token", "create", HOSTILE, "--user", HOSTILE],
         &["token", "list"],
     ] {
