@@ -155,6 +155,7 @@ fn host(nodes: u32, folder: &Path, metrics: &Arc<Metrics>) -> (Running, Front) {
         processes_max: 0,
         log_bytes_max: 0,
         announces: false,
+        gpu_return_after: None,
     };
     let options = HostOptions {
         core,

@@ -128,6 +128,7 @@ impl Bench {
             processes_max: 0,
             log_bytes_max: 0,
             announces: false,
+            gpu_return_after: None,
         };
         let options = HostOptions {
             core,

@@ -1,6 +1,6 @@
 //! `serve`: the daemon.
 
-use super::host_args::{LogForm, ServeArgs};
+use super::host_args::{HealthArgs, LogForm, ServeArgs};
 use super::oracle::Oracle;
 use super::places::Places;
 use super::{machine, maker, slurm};
@@ -13,7 +13,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use trainyard_backend::{Backend, Local, LocalOptions};
+use trainyard_backend::health::Rules;
+use trainyard_backend::{Backend, HealthOptions, Local, LocalOptions, Verdict};
 use trainyard_daemon::core::CoreOptions;
 use trainyard_daemon::desk::PolicyRequest;
 use trainyard_daemon::front::{Front, label};
@@ -23,7 +24,7 @@ use trainyard_daemon::metrics::Metrics;
 use trainyard_daemon::recorder::RECORD_BYTES_MAX;
 use trainyard_engine::Setup;
 use trainyard_store::Store;
-use trainyard_types::Tenants;
+use trainyard_types::{Span, Tenants};
 
 /// Bytes of log kept for each process.
 const LOG_BYTES_MAX: u64 = 256 << 20;
@@ -165,6 +166,7 @@ fn core_options(
         processes_max: args.processes_max,
         log_bytes_max: LOG_BYTES_MAX,
         announces: false,
+        gpu_return_after: args.health.gpu_return_after.as_deref().map(return_after).transpose()?,
     };
     Ok((core, tenants))
 }
@@ -178,11 +180,30 @@ fn backend(
     let mut options = LocalOptions::new(places.run.clone(), program);
     options.helper.clone_from(&args.helper);
     options.cgroups = !args.no_cgroups;
+    options.health = health(&args.health)?;
     let reports = move |report| {
         // Nobody listens any more when the daemon ends.
         let _ = messages.send(Message::Report(report));
     };
     Local::new(options, reports).map_err(operation)
+}
+
+fn return_after(text: &str) -> Result<Span, Failure> {
+    options::span("--gpu-return-after", text)
+}
+
+/// How the health of GPUs is watched.
+fn health(args: &HealthArgs) -> Result<Option<HealthOptions>, Failure> {
+    let mut health = HealthOptions::default();
+    for text in &args.verdicts {
+        let rule = text.split_once('=').filter(|(code, _)| Rules::knows(code));
+        let rule = rule.and_then(|(code, name)| Some((code, Verdict::named(name)?)));
+        let expected =
+            "a finding and a verdict, such as xid-63=tell; `docs/guide/reliability.md` lists both";
+        let (code, verdict) = rule.ok_or_else(|| Failure::flag("--gpu-verdict", text, expected))?;
+        health.rules.verdicts.insert(code.to_owned(), verdict);
+    }
+    Ok((!args.no_gpu_health).then_some(health))
 }
 
 /// Where the daemon listens.

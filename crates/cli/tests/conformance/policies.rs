@@ -177,6 +177,7 @@ fn daemon(place: &Path, policy: &str, yard: Yard) -> (Running, Front) {
         processes_max: 0,
         log_bytes_max: 1 << 20,
         announces,
+        gpu_return_after: None,
     };
     let options = HostOptions {
         core,

@@ -17,6 +17,8 @@ pub struct Daemon {
     pub folder: PathBuf,
     process: Child,
     options: Vec<String>,
+    /// Where libraries are looked for first.
+    libraries: Option<PathBuf>,
 }
 
 impl Daemon {
@@ -26,12 +28,17 @@ impl Daemon {
     }
 
     pub fn start_with(name: &str, options: &[&str]) -> Daemon {
+        Daemon::start_on(name, options, None)
+    }
+
+    /// A daemon that finds other libraries than this machine's.
+    pub fn start_on(name: &str, options: &[&str], libraries: Option<&Path>) -> Daemon {
         let folder = std::env::temp_dir().join(format!("ty-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-        let process = spawn(&folder, &options);
-        Daemon { folder, process, options }
+        let process = spawn(&folder, &options, libraries);
+        Daemon { folder, process, options, libraries: libraries.map(Path::to_owned) }
     }
 
     /// Ends the daemon as a crash would, and waits.
@@ -41,7 +48,7 @@ impl Daemon {
     }
 
     pub fn start_again(&mut self) {
-        self.process = spawn(&self.folder, &self.options);
+        self.process = spawn(&self.folder, &self.options, self.libraries.as_deref());
     }
 
     pub fn ask(&self, arguments: &[&str]) -> Ran {
@@ -136,9 +143,12 @@ pub fn ran(mut command: Command) -> Ran {
     Ran { code, out: text(output.stdout), err: text(output.stderr) }
 }
 
-fn spawn(folder: &Path, options: &[String]) -> Child {
+fn spawn(folder: &Path, options: &[String], libraries: Option<&Path>) -> Child {
     let mut command = program(folder, &["serve", "--state", "s"]);
     command.args(options);
+    if let Some(libraries) = libraries {
+        command.env("LD_LIBRARY_PATH", libraries);
+    }
     let log = fs::File::create(folder.join("serve.log")).expect("a log");
     command.stdout(log.try_clone().expect("a log")).stderr(log);
     let process = command.spawn().expect("the daemon starts");

@@ -8,6 +8,11 @@ mod elastic;
 #[cfg(feature = "live")]
 mod expecting;
 #[cfg(feature = "live")]
+#[path = "../../../backend/tests/fixtures/fake_nvml.rs"]
+mod fake_nvml;
+#[cfg(feature = "live")]
+mod health;
+#[cfg(feature = "live")]
 mod live;
 #[cfg(feature = "live")]
 mod live_and_simulated;
