@@ -247,6 +247,24 @@ pub struct NodeRow {
     pub memory_mib: u32,
     /// Why it is out of service.
     pub reason: Option<String>,
+    /// GPUs that are in quarantine, each alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ill: Vec<IllGpu>,
+}
+
+/// A GPU in quarantine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct IllGpu {
+    /// Its index on its node.
+    pub gpu: u8,
+    /// Since when, in seconds of Unix time.
+    pub since: f64,
+    /// What was found, such as `xid-79`.
+    pub code: String,
+    /// The same for people.
+    pub reason: String,
+    /// Whether what ran there had to go.
+    pub evicted: bool,
 }
 
 /// A tenant's share.

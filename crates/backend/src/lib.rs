@@ -7,6 +7,7 @@
 //! - [`checkpoints`]: where jobs keep their checkpoints, out of the reach of others.
 //! - [`environment`]: what a rank finds in its environment.
 //! - [`mod@discover`]: what this machine has.
+//! - [`health`]: whether its GPUs are well.
 //! - [`cgroup`], [`processes`]: the two ways to know and to end all processes of an attempt.
 //! - [`descriptors`]: what a program inherits and must not hand on.
 //! - [`program`]: the hidden commands.
@@ -25,6 +26,7 @@ pub mod checkpoints;
 pub mod descriptors;
 pub mod discover;
 pub mod environment;
+pub mod health;
 pub mod helper;
 pub mod keeper;
 pub mod local;
@@ -36,6 +38,7 @@ pub mod rank;
 pub mod report;
 
 pub use discover::{Discovered, GpuFound, discover};
+pub use health::{Finding, GpuSeen, HealthOptions, Verdict};
 pub use local::{Local, LocalOptions, sample};
 pub use log::{LogPart, read_log};
 pub use order::{Identity, LaunchOrder, NodeShare, StopOrder};

@@ -11,7 +11,8 @@ pub(crate) mod worker;
 
 use crate::attempt_dir::make_dir;
 use crate::cgroup::{self, Cgroups};
-use crate::{Backend, Found, LaunchOrder, Report, StopOrder, checkpoints, helper};
+use crate::health::watch;
+use crate::{Backend, Found, HealthOptions, LaunchOrder, Report, StopOrder, checkpoints, helper};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -49,6 +50,8 @@ pub struct LocalOptions {
     pub logs_keep: Duration,
     /// How many bytes of such output are kept in all; the oldest goes first.
     pub logs_bytes_max: u64,
+    /// How the health of GPUs is watched, if it is; where there is no NVIDIA driver there is nothing to watch.
+    pub health: Option<HealthOptions>,
 }
 
 impl LocalOptions {
@@ -62,6 +65,7 @@ impl LocalOptions {
             rescan: Duration::from_secs(1),
             logs_keep: Duration::from_secs(30 * 86_400),
             logs_bytes_max: 10 << 30,
+            health: None,
         }
     }
 }
@@ -115,7 +119,13 @@ impl Local {
         let over = Arc::new(AtomicBool::new(false));
         worker::listen(pokes, tasks.clone(), over.clone());
         let options = LocalOptions { run_dir, ..options };
-        let worker = Worker::new(options, cgroups.parent, Box::new(reports));
+        let mut worker = Worker::new(options, cgroups.parent, Box::new(reports));
+        if let Some(health) = worker.options.health.clone() {
+            let (ask, asks) = mpsc::channel();
+            let looks = tasks.clone();
+            watch::start(health, asks, move |look| looks.send(Task::Looked(look)).is_ok())?;
+            worker.asks = Some(ask);
+        }
         let worker = thread::Builder::new()
             .name("local-backend".to_owned())
             .spawn(move || worker.run(&queue))?;

@@ -40,6 +40,8 @@ pub enum Report {
         /// What is seen.
         seen: NodeSeen,
     },
+    /// A GPU of this machine is seen otherwise than before, or for the first time, or something happened to it.
+    Gpu(crate::GpuSeen),
     /// What the backend cannot do now, in one sentence; nothing when that is over.
     Trouble(Option<String>),
     /// Something that an operator should read, in one sentence; nothing changes by it.

@@ -240,7 +240,7 @@ pub struct WorldArgs {
     /// Decide only every so often, such as 5m, instead of at every event.
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub round: Option<String>,
-    /// Nodes fail: mtbf=30d,repair=4h are mean times for each node.
+    /// Nodes fail: mtbf=30d,repair=4h are mean times for each node; gpu_mtbf=90d: so do single GPUs.
     #[arg(long, value_name = "LAW")]
     pub failures: Option<String>,
     /// A pool is lent as its owner needs it: pool=inference,low=0.4,high=0.95,period=1d,headroom=0.02,every=5m,noise=0.

@@ -76,7 +76,10 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
     };
     let failures = match options.failures {
         None => "none".to_owned(),
-        Some(model) => format!("mtbf={},repair={}", model.between, model.repair),
+        Some(model) => {
+            let gpus = model.gpus.map_or_else(String::new, |mean| format!(",gpu_mtbf={mean}"));
+            format!("mtbf={},repair={}{gpus}", model.between, model.repair)
+        }
     };
     let lending = match &options.lending {
         None => "none".to_owned(),
@@ -160,23 +163,24 @@ pub fn span(flag: &str, text: &str) -> Result<Span, Failure> {
 struct FailureLaw {
     mtbf: Span,
     repair: Span,
+    gpu_mtbf: Option<Span>,
 }
 
 impl Default for FailureLaw {
     fn default() -> FailureLaw {
-        FailureLaw { mtbf: Span::secs(30 * 86_400), repair: Span::secs(4 * 3600) }
+        FailureLaw { mtbf: Span::secs(30 * 86_400), repair: Span::secs(4 * 3600), gpu_mtbf: None }
     }
 }
 
 fn failures(text: &str) -> Result<FailureModel, Failure> {
     let refused = |error| Failure::config("--failures", error);
     let raw = RawSettings::parse(split_list(text)).map_err(refused)?;
-    let FailureLaw { mtbf, repair } = raw.read("failures").map_err(refused)?;
-    if mtbf == Span::ZERO || repair == Span::ZERO {
+    let FailureLaw { mtbf, repair, gpu_mtbf } = raw.read("failures").map_err(refused)?;
+    if mtbf == Span::ZERO || repair == Span::ZERO || gpu_mtbf == Some(Span::ZERO) {
         let expected = "mean times above 0, such as mtbf=30d,repair=4h";
         return Err(Failure::flag("--failures", text, expected));
     }
-    Ok(FailureModel { between: mtbf, repair })
+    Ok(FailureModel { between: mtbf, repair, gpus: gpu_mtbf })
 }
 
 #[derive(Serialize, Deserialize)]

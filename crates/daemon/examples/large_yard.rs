@@ -157,6 +157,7 @@ fn host(nodes: u32, folder: &Path, metrics: &Arc<Metrics>) -> (Running, Front) {
         announces: false,
         rules: Default::default(),
         open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
+        gpu_return_after: None,
     };
     let options = HostOptions {
         core,

@@ -411,6 +411,7 @@ mod tests {
             cpus: 1,
             memory_mib: 1,
             reason: None,
+            ill: Vec::new(),
         };
         let with = |nodes: Vec<NodeRow>| Shown { nodes, ..shown(vec![job(1, Standing::Waiting)]) };
         board.take(with(vec![node("a"), node("b")]));

@@ -9,11 +9,13 @@
 //! - `reports`: what comes back from the backend.
 //! - `names`: the ids of names without a profile.
 //! - `nodes`: what the backend sees of nodes.
+//! - `gpus`: GPUs that are ill.
 //! - `obey`: from the engine's actions to orders.
 //! - `open`: from the store to a core.
 
 mod acts;
 mod ending;
+mod gpus;
 mod names;
 mod nodes;
 mod obey;
@@ -22,6 +24,7 @@ mod reports;
 mod shape;
 mod submit;
 
+pub use gpus::{Chart, Illness};
 pub(crate) use obey::holds;
 pub use open::{Opening, StartError, beliefs};
 pub use submit::{JOBS_MAX, OPEN_PER_USER_MAX};
@@ -40,7 +43,7 @@ use trainyard_backend::{Identity, LaunchOrder, NodeSeen, Report, StopOrder};
 use trainyard_engine::{Engine, Question, Setup, Thought};
 use trainyard_profile::Catalog;
 use trainyard_store::Write;
-use trainyard_types::{Attempt, Cluster, End, Event, IdMap, JobId, Span, Time, Why};
+use trainyard_types::{Attempt, Cluster, End, Event, GpuAt, IdMap, JobId, Span, Time, Why};
 
 /// How many client keys and ends are remembered beside the store.
 const REMEMBERED_MAX: usize = 100_000;
@@ -76,6 +79,8 @@ pub struct CoreOptions {
     pub rules: Rules,
     /// Jobs that one user may have waiting and running at once.
     pub open_per_user_max: usize,
+    /// After how long in quarantine a GPU with which nothing is wrong any more returns by itself, if it does.
+    pub gpu_return_after: Option<Span>,
 }
 
 /// Something that came in.
@@ -191,6 +196,8 @@ pub struct Turn {
     pub stops: Vec<Why>,
     /// How many attempts failed by their own fault.
     pub failed: u64,
+    /// How many GPUs were put into quarantine.
+    pub quarantined: u64,
 }
 
 /// The core. See the module's documentation.
@@ -217,6 +224,8 @@ pub struct Core {
     pub(crate) drained: BTreeMap<String, String>,
     /// Nodes as the backend last saw them.
     pub(crate) nodes: BTreeMap<String, NodeSeen>,
+    /// GPUs that are ill, or were told of as if.
+    pub(crate) gpus: BTreeMap<GpuAt, Chart>,
     /// Names of tokens that are good or have run out.
     tokens: BTreeSet<String>,
     question: Option<Question>,
@@ -250,7 +259,9 @@ impl Core {
         self.wall = wall;
         let sets_policy =
             |input: &Input| matches!(input, Input::Ask { ask: Ask::SetPolicy { .. }, .. });
-        let (first, rest): (Vec<Input>, Vec<Input>) = inputs.into_iter().partition(sets_policy);
+        let (first, mut rest): (Vec<Input>, Vec<Input>) = inputs.into_iter().partition(sets_policy);
+        // An ill GPU counts before a decision of the same turn launches on it.
+        rest.sort_by_key(|input| !matches!(input, Input::Report(Report::Gpu(_))));
         self.take(first);
         for _ in 0..CATCH_UP_MAX {
             match self.engine.due() {
@@ -260,6 +271,7 @@ impl Core {
         }
         self.now = at.max(self.engine.state().now);
         self.take(rest);
+        self.return_gpus();
         self.moment(self.now);
         self.keep();
         std::mem::take(&mut self.turn)
@@ -281,7 +293,7 @@ impl Core {
     /// When a turn is due though nothing comes in.
     pub fn due(&self) -> Option<Time> {
         let keep = self.is_unkept.then(|| self.kept_at + KEEP_EVERY);
-        self.engine.due().into_iter().chain(keep).min()
+        self.engine.due().into_iter().chain(keep).chain(self.gpu_due()).min()
     }
 
     /// The engine, to be looked at.

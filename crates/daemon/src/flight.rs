@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trainyard_engine::{Engine, Kept, Setup, Thought};
 use trainyard_framework::{Beliefs, Usage};
-use trainyard_types::{Cluster, Decision, End, Event, Job, JobId, Span, Tenants, Time};
+use trainyard_types::{Cluster, Decision, End, Event, GpuAt, Job, JobId, Span, Tenants, Time};
 
 /// The version of the record's form.
 pub const FLIGHT_VERSION: u32 = 1;
@@ -40,6 +40,9 @@ pub struct Base {
     pub learnt: Option<String>,
     /// Nodes out of service.
     pub drained: Vec<trainyard_types::NodeId>,
+    /// GPUs in quarantine, and whether what runs there must go.
+    #[serde(default)]
+    pub quarantined: Vec<(GpuAt, bool)>,
 }
 
 /// One thing that was told to the engine, or asked of it.
@@ -222,6 +225,9 @@ pub fn engine_of(base: Base, believer: &Believer<'_>) -> Engine {
     engine.restore(base.at, jobs, &base.ends, &base.usage);
     for node in base.drained {
         engine.apply(base.at, Event::NodeDrained(node));
+    }
+    for (gpu, evict) in base.quarantined {
+        engine.apply(base.at, Event::GpuQuarantined { gpu, evict });
     }
     engine
 }

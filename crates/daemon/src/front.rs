@@ -219,7 +219,10 @@ impl Desk for Front {
         Box::pin(async move {
             self.ask(&caller, || Ask::Node { node: node.clone(), act: act.clone() }).await?;
             let rows = self.look().await?.nodes();
-            let row = rows.into_iter().find(|row| row.name == node);
+            // A GPU is shown with its node.
+            let of_gpu = node.rsplit_once(':').map(|(node, _)| node);
+            let is = |name: &str| rows.iter().find(|row| row.name == name).cloned();
+            let row = is(&node).or_else(|| is(of_gpu?));
             row.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no node `{node}`")))
         })
     }

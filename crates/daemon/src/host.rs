@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use trainyard_backend::{Backend, Found, NodeSeen};
+use trainyard_backend::{Backend, Found, GpuSeen, NodeSeen};
 use trainyard_engine::Stats;
 use trainyard_store::{Loaded, Store, StoreError, Write};
 use trainyard_types::{Tenants, Time};
@@ -100,6 +100,8 @@ pub struct Host {
     failing: Option<Failing>,
     /// Nodes as the backend last saw them, and what it cannot do now.
     nodes: BTreeMap<String, NodeSeen>,
+    /// GPUs by name as the backend last saw them, with what happened that is not on disk yet.
+    gpus: BTreeMap<String, GpuSeen>,
     trouble: Option<String>,
     compact_at: Instant,
     base_at: Instant,
@@ -185,6 +187,7 @@ impl Host {
             counted: Stats::default(),
             failing: None,
             nodes: BTreeMap::new(),
+            gpus: BTreeMap::new(),
             trouble: None,
             compact_at: now + turns::COMPACT_AFTER,
             base_at: now,
@@ -205,7 +208,8 @@ impl Host {
         let found = self.backend.take_stock();
         let tenants = self.options.tenants.clone();
         let nodes = self.nodes.clone();
-        let opening = Opening { loaded, found, tenants, nodes, at, wall };
+        let gpus = self.gpus.values().cloned().collect();
+        let opening = Opening { loaded, found, tenants, nodes, gpus, at, wall };
         let (core, turn) = Core::open(self.options.core.clone(), opening)?;
         let label = self.options.core.policy.clone();
         self.thinker.begin_anew(label, None);
@@ -225,7 +229,8 @@ impl Host {
         let found = self.backend.take_stock();
         let (tenants, nodes) = (self.options.tenants.clone(), self.nodes.clone());
         let Ok(loaded) = self.store.load() else { return };
-        let opening = Opening { loaded, found, tenants, nodes, at, wall };
+        let gpus = self.gpus.values().cloned().collect();
+        let opening = Opening { loaded, found, tenants, nodes, gpus, at, wall };
         let options = self.options.core.clone();
         let opened = catch_unwind(AssertUnwindSafe(|| Core::open(options, opening)));
         if let Ok(Ok((core, _))) = opened {

@@ -43,6 +43,13 @@ struct GpuState {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct IllGpu {
+    node: String,
+    gpu: u8,
+    code: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Address {
     method: &'static str,
     route: &'static str,
@@ -92,6 +99,8 @@ pub enum GpuUse {
     Drained,
     /// Out of service.
     Lost,
+    /// Ill, and held by nobody.
+    Quarantined,
 }
 
 impl GpuUse {
@@ -101,6 +110,7 @@ impl GpuUse {
             GpuUse::Free => "free",
             GpuUse::Drained => "drained",
             GpuUse::Lost => "lost",
+            GpuUse::Quarantined => "quarantined",
         }
     }
 }
@@ -114,6 +124,8 @@ pub struct Levels {
     pub unadmitted: BTreeMap<String, u64>,
     /// GPUs by what they do and their type.
     pub gpus: BTreeMap<(GpuUse, String), f64>,
+    /// GPUs in quarantine: node, index, and what was found.
+    pub ill_gpus: Vec<(String, u8, String)>,
     /// The share of free GPUs that the next waiting job cannot use.
     pub fragmentation: f64,
     /// Use by entitlement, by queue: above 1 is more than its share.
@@ -143,6 +155,8 @@ pub struct Metrics {
     pending: Family<Waiting, Level>,
     unadmitted: Family<Reason, Level>,
     gpus: Family<GpuState, Level>,
+    ill_gpus: Family<IllGpu, Level>,
+    quarantined: Counter,
     fragmentation: Level,
     fair_share: Family<Queue, Level>,
     estimated_wait: Family<Queue, Level>,
@@ -185,6 +199,8 @@ impl Metrics {
             pending: Family::default(),
             unadmitted: Family::default(),
             gpus: Family::default(),
+            ill_gpus: Family::default(),
+            quarantined: Counter::default(),
             fragmentation: Level::default(),
             fair_share: Family::default(),
             estimated_wait: Family::default(),
@@ -214,6 +230,9 @@ impl Metrics {
         self.add("pending_jobs", "Jobs that wait, by queue and standing", self.pending.clone());
         self.add("unadmitted_jobs", "Jobs that are not let in, by reason", self.unadmitted.clone());
         self.add("gpus", "GPUs, by what they do and their type", self.gpus.clone());
+        let help = "GPUs in quarantine, each 1, by what was found";
+        self.add("gpu_quarantined", help, self.ill_gpus.clone());
+        self.add("gpu_quarantines", "GPUs put into quarantine", self.quarantined.clone());
         let help = "Share of the free GPUs that the next waiting job cannot use";
         self.add_with("fragmentation", help, ratio(), self.fragmentation.clone());
         let help = "Use by entitlement; above 1 is more than the share";
@@ -273,6 +292,11 @@ impl Metrics {
         self.evicted[why as usize].inc();
     }
 
+    /// So many GPUs were put into quarantine.
+    pub fn quarantined(&self, gpus: u64) {
+        self.quarantined.inc_by(gpus);
+    }
+
     /// A decision was made, with so many launches in it.
     pub fn decided(&self, seconds: f64, launches: u64) {
         self.cycle.observe(seconds);
@@ -316,6 +340,7 @@ impl Metrics {
         self.pending.clear();
         self.unadmitted.clear();
         self.gpus.clear();
+        self.ill_gpus.clear();
         self.fair_share.clear();
         self.estimated_wait.clear();
         // Each queue stands in several rows, so the limit is on names.
@@ -335,6 +360,10 @@ impl Metrics {
         for ((state, gpu_type), count) in &levels.gpus {
             let row = GpuState { state: state.name(), gpu_type: gpu_type.clone() };
             self.gpus.get_or_create(&row).set(*count);
+        }
+        for (node, gpu, code) in &levels.ill_gpus {
+            let row = IllGpu { node: node.clone(), gpu: *gpu, code: code.clone() };
+            self.ill_gpus.get_or_create(&row).set(1.0);
         }
         self.fragmentation.set(levels.fragmentation);
         let by_queue = [

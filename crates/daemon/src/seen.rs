@@ -10,7 +10,7 @@ mod outcome;
 mod rows;
 mod shown;
 
-use crate::core::Core;
+use crate::core::{Chart, Core};
 use crate::record::Record;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use trainyard_api::answer::Status;
 use trainyard_backend::NodeSeen;
 use trainyard_engine::{Outlook, Stats};
 use trainyard_framework::Snapshot;
-use trainyard_types::{IdMap, JobId, NodeId, Phase, Time};
+use trainyard_types::{GpuAt, IdMap, JobId, NodeId, Phase, Time};
 
 pub use outcome::forecast;
 pub use rows::{detail_of_ended, row_of_ended};
@@ -39,6 +39,8 @@ pub struct Seen {
     pub drained: BTreeMap<String, String>,
     /// Nodes that are left alone because they failed too often, and until when.
     pub quarantined: BTreeMap<NodeId, Time>,
+    /// GPUs that are ill, or were told of as if.
+    pub gpus: BTreeMap<GpuAt, Chart>,
     /// GPUs of nodes that others use.
     pub claimed: BTreeMap<NodeId, u64>,
     /// Nodes as the backend last saw them.
@@ -89,6 +91,7 @@ impl Seen {
         let claimed = nodes.map(|id| (id, engine.claimed(id))).filter(|(_, mask)| *mask != 0);
         Seen {
             claimed: claimed.collect(),
+            gpus: core.gpus.clone(),
             nodes: core.nodes.clone(),
             turn,
             wall,

@@ -130,6 +130,7 @@ impl Bench {
             announces: false,
             rules: Default::default(),
             open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
+            gpu_return_after: None,
         };
         let options = HostOptions {
             core,

@@ -44,10 +44,11 @@ impl Daemon {
             announces: false,
             open_per_user_max,
             rules: Default::default(),
+            gpu_return_after: None,
         };
         let (tenants, nodes) = (Tenants::default(), BTreeMap::new());
         let (found, at, wall) = (Vec::new(), Time::ZERO, 0);
-        let opening = Opening { loaded, found, tenants, nodes, at, wall };
+        let opening = Opening { loaded, found, tenants, nodes, gpus: Vec::new(), at, wall };
         let (core, turn) = Core::open(options, opening).expect("what is stored is sound");
         (Daemon { core, now: 0 }, turn)
     }

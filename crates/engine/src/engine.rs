@@ -184,6 +184,8 @@ impl Engine {
             Event::NodeDrained(node) => self.node_drained(node),
             Event::GpuLost(gpu) => self.gpu_lost(at, gpu),
             Event::GpuBack(gpu) => self.gpu_back(gpu),
+            Event::GpuQuarantined { gpu, evict } => self.quarantine_gpu(at, gpu, evict),
+            Event::GpuReturned(gpu) => self.return_gpu(gpu),
             Event::Claimed(node, gpus) => self.claim(at, node, gpus),
             Event::RoundOver => self.round_over = true,
             Event::PoolChanged(node, pool) => {

@@ -344,6 +344,18 @@ impl Engine {
         }
         if planned {
             self.dirty.insert(job);
+            self.leave_what_is_out(at, job);
+        }
+    }
+
+    /// A job that has let go does not begin again where nothing new may begin: on a drained node, or on a GPU that
+    /// retires.
+    fn leave_what_is_out(&mut self, at: Time, job: JobId) {
+        let planned = self.state.live(job).and_then(|live| live.state.planned.as_ref());
+        let mut masks = planned.into_iter().flat_map(|planned| planned.placement.masks());
+        if masks.any(|(node, mask)| mask & !self.machines.usable(*node) != 0) {
+            self.unplan(at, job);
+            self.wants_decision = true;
         }
     }
 

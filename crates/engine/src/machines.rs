@@ -17,6 +17,8 @@ pub(crate) struct Machines {
 struct Machine {
     /// GPUs that work.
     healthy: u64,
+    /// GPUs that are ill, each until it is returned: a node that comes back does not heal them.
+    quarantined: u64,
     /// How many GPUs others use, and which those are taken to be: only their number is known.
     claims: u32,
     claimed: u64,
@@ -30,7 +32,12 @@ struct Machine {
 
 impl Machine {
     fn in_service(&self) -> u64 {
-        if self.serves() && !self.kept { self.healthy & !self.claimed } else { 0 }
+        if self.serves() && !self.kept { self.sound() & !self.claimed } else { 0 }
+    }
+
+    /// GPUs that work and are not ill.
+    fn sound(&self) -> u64 {
+        self.healthy & !self.quarantined
     }
 
     /// Whether it is of use to anyone.
@@ -43,6 +50,7 @@ impl Machines {
     pub(crate) fn new(cluster: &Cluster) -> Machines {
         let machine = |mask| Machine {
             healthy: mask,
+            quarantined: 0,
             claims: 0,
             claimed: 0,
             up: true,
@@ -60,6 +68,12 @@ impl Machines {
 
     pub(crate) fn in_service(&self, node: NodeId) -> u64 {
         self.nodes[node.index()].in_service()
+    }
+
+    /// GPUs of a node that are well, on a node that takes work, whoever may use them.
+    pub(crate) fn usable(&self, node: NodeId) -> u64 {
+        let machine = &self.nodes[node.index()];
+        if machine.serves() { machine.sound() } else { 0 }
     }
 
     /// Whether a node is of use, and whether the owner of its pool uses it.
@@ -107,6 +121,43 @@ impl Engine {
         let full = self.state.cluster.node(gpu.node).mask();
         self.machines.nodes[gpu.node.index()].healthy |= (1 << gpu.gpu) & full;
         self.put_in_service(gpu.node);
+    }
+
+    /// One GPU is ill. It counts against nobody: neither its node, which has other GPUs, nor the jobs on it.
+    pub(crate) fn quarantine_gpu(&mut self, at: Time, gpu: GpuAt, evict: bool) {
+        let mask = (1 << gpu.gpu) & self.state.cluster.node(gpu.node).mask();
+        self.machines.nodes[gpu.node.index()].quarantined |= mask;
+        if evict {
+            self.strand(at, gpu.node, mask);
+        } else {
+            self.displace(at, gpu.node, mask);
+        }
+        self.put_in_service(gpu.node);
+    }
+
+    /// Takes the grants away of jobs that are only planned for these GPUs; who holds one of them keeps it.
+    fn displace(&mut self, at: Time, node: NodeId, mask: u64) {
+        for job in self.planned_on(node, mask) {
+            let held = self.state.live(job).and_then(|live| live.state.held.as_ref());
+            let (placed, there) =
+                (held.is_some(), held.is_some_and(|held| held.placement.mask(node) & mask != 0));
+            if !there {
+                self.unplan(at, job);
+            }
+            if placed && !there {
+                self.stranded.insert(job);
+            }
+        }
+    }
+
+    pub(crate) fn return_gpu(&mut self, gpu: GpuAt) {
+        self.machines.nodes[gpu.node.index()].quarantined &= !(1 << gpu.gpu);
+        self.put_in_service(gpu.node);
+    }
+
+    /// GPUs of a node that are in quarantine.
+    pub fn quarantined_gpus(&self, node: NodeId) -> u64 {
+        self.machines.nodes[node.index()].quarantined
     }
 
     /// Others use so many GPUs of a node.

@@ -63,13 +63,15 @@ pub struct DecisionCost {
     pub per_job: Span,
 }
 
-/// Nodes fail and are repaired, with exponential times.
+/// Nodes fail and are repaired, and single GPUs fall ill and are returned, with exponential times.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FailureModel {
     /// Mean time from repair to failure of one node.
     pub between: Span,
     /// Mean time of a repair.
     pub repair: Span,
+    /// Mean time from return to illness of one GPU; nothing if they fall ill with their nodes alone.
+    pub gpus: Option<Span>,
 }
 
 /// Jobs that count, by their place in the order of arrival; the run ends when they are over.

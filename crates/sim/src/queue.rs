@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use trainyard_types::{Attempt, JobId, NodeId, Time};
+use trainyard_types::{Attempt, GpuAt, JobId, NodeId, Time};
 
 /// Something that will happen. The order of variants is the order within a moment.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +21,10 @@ pub(crate) enum Future {
     Break { node: NodeId },
     /// A node is repaired.
     Repair { node: NodeId },
+    /// A GPU falls ill.
+    Sicken { gpu: GpuAt },
+    /// A GPU is returned.
+    Return { gpu: GpuAt },
     /// The owner of a pool looks at what it needs.
     Lend,
     /// The n-th injected event.

@@ -14,7 +14,9 @@ use trainyard_engine::Engine;
 use trainyard_framework::{Knowledge, Live, Pipeline};
 use trainyard_profile::complete::told;
 use trainyard_profile::{Catalog, Speeds};
-use trainyard_types::{Action, Cluster, End, Event, GpuType, JobId, NodeId, Span, Time};
+use trainyard_types::{
+    Action, Cluster, End, Event, GpuAt, GpuType, JobId, Node, NodeId, Span, Time,
+};
 use trainyard_workload::{TraceJob, Workload};
 
 /// Told what goes on in a run. Cannot influence it, but may end it.
@@ -165,10 +167,16 @@ impl<'a> Simulation<'a> {
             engine.apply(start, event);
         }
         let (now, nodes) = (engine.state().now, cluster.nodes.len());
-        let mut failures = options.failures.map(|model| Failures::new(model, nodes, options.seed));
+        let mut failures =
+            options.failures.map(|model| Failures::new(model, &cluster, options.seed));
         if let Some(failures) = &mut failures {
             for node in (0..nodes).map(|node| NodeId(node as u32)) {
                 world.queue.push(now + failures.until_break(node), Future::Break { node });
+            }
+            for gpu in cluster.nodes.iter().flat_map(each_gpu) {
+                if let Some(span) = failures.until_ill(gpu) {
+                    world.queue.push(now + span, Future::Sicken { gpu });
+                }
             }
         }
         let law = options.lending.as_ref();
@@ -361,6 +369,20 @@ impl<'a> Simulation<'a> {
                     self.world.queue.push(broken, Future::Break { node });
                 }
             }
+            Future::Sicken { gpu } => {
+                self.engine.apply(at, Event::GpuQuarantined { gpu, evict: true });
+                let span = self.failures.as_mut().and_then(|failures| failures.until_return(gpu));
+                if let Some(span) = span {
+                    self.world.queue.push(at + span, Future::Return { gpu });
+                }
+            }
+            Future::Return { gpu } => {
+                self.engine.apply(at, Event::GpuReturned(gpu));
+                let span = self.failures.as_mut().and_then(|failures| failures.until_ill(gpu));
+                if let Some(span) = span {
+                    self.world.queue.push(at + span, Future::Sicken { gpu });
+                }
+            }
             Future::Finish { .. }
             | Future::Fail { .. }
             | Future::Turn { .. }
@@ -476,6 +498,11 @@ impl<'a> Simulation<'a> {
         }
         sum
     }
+}
+
+fn each_gpu(node: &Node) -> impl Iterator<Item = GpuAt> + use<> {
+    let id = node.id;
+    (0..node.gpus).map(move |gpu| GpuAt { node: id, gpu })
 }
 
 /// The type with the longest time, the lower one of equals.

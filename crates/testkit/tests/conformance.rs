@@ -85,9 +85,13 @@ fn every_policy_is_deterministic_and_never_faults_and_serves_everyone() {
 }
 
 #[test]
-fn every_policy_survives_the_loss_of_nodes() {
+fn every_policy_survives_the_loss_of_nodes_and_of_single_gpus() {
     let options = Options {
-        failures: Some(FailureModel { between: Span::secs(40_000), repair: Span::secs(3_000) }),
+        failures: Some(FailureModel {
+            between: Span::secs(40_000),
+            repair: Span::secs(3_000),
+            gpus: Some(Span::secs(80_000)),
+        }),
         ..strict_options()
     };
     for (name, selection) in selections() {

@@ -39,7 +39,11 @@ fn assert_sound(name: &str, outcome: &Outcome) {
 #[test]
 fn policies_that_choose_sizes_are_sound_while_nodes_break_and_repeat_themselves() {
     let mut options = Options {
-        failures: Some(FailureModel { between: Span::secs(60_000), repair: Span::secs(3_000) }),
+        failures: Some(FailureModel {
+            between: Span::secs(60_000),
+            repair: Span::secs(3_000),
+            gpus: None,
+        }),
         estimate_error: 0.8,
         ..Options::default()
     };

@@ -127,7 +127,11 @@ fn mishaps(policy: &str, settings: &[&str]) -> Outcome {
     };
     let workload = generate(&spec, &Catalog::builtin(), &cluster).expect("a valid spec");
     let mut options = Options {
-        failures: Some(FailureModel { between: Span::secs(40_000), repair: Span::secs(3_000) }),
+        failures: Some(FailureModel {
+            between: Span::secs(40_000),
+            repair: Span::secs(3_000),
+            gpus: None,
+        }),
         estimate_error: 1.0,
         ..Options::default()
     };

@@ -158,6 +158,62 @@ fn a_lost_node_takes_its_gangs_along_and_they_run_elsewhere() {
 }
 
 #[test]
+fn an_ill_gpu_is_left_alone_until_it_is_returned_and_its_node_is_not() {
+    let mut host = host("fifo");
+    let ill = GpuAt { node: NodeId(0), gpu: 0 };
+    host.submit(0, job(0, 4));
+    host.submit(0, job(1, 4));
+    let actions = host.at(10, Event::GpuQuarantined { gpu: ill, evict: true });
+    let stop = Action::Stop { job: JobId(0), attempt: Attempt(1), why: Why::Machine };
+    assert_eq!(actions[0], stop);
+    let failures = |host: &Host| host.engine.state().live(JobId(0)).map(|live| live.state.failures);
+    assert_eq!(failures(&host), Some(0), "the job is not to blame");
+    assert!(!host.runs(0) && host.runs(1), "the other node is full");
+    assert_eq!(host.engine.free().up(NodeId(0)), 0b1110, "the other GPUs of the node work");
+    for round in 0..4 {
+        host.at(30 + round, Event::GpuQuarantined { gpu: ill, evict: true });
+    }
+    assert_eq!(host.engine.quarantined_until(NodeId(0)), None, "the node is not to blame");
+    host.at(50, Event::NodeLost(NodeId(0)));
+    host.at(60, Event::NodeUp(NodeId(0)));
+    assert!(!host.runs(0), "a node that comes back does not heal its GPU");
+    assert_eq!(host.engine.quarantined_gpus(NodeId(0)), 1);
+    host.at(70, Event::GpuReturned(ill));
+    assert!(host.runs(0), "it is returned");
+}
+
+#[test]
+fn a_gpu_that_retires_keeps_the_job_on_it_and_takes_no_other() {
+    let mut host = host("fifo");
+    let ill = GpuAt { node: NodeId(0), gpu: 0 };
+    host.submit(0, job(0, 4));
+    host.at(10, Event::GpuQuarantined { gpu: ill, evict: false });
+    assert!(host.runs(0), "what runs there goes on");
+    host.at(20, Event::Cancelled(JobId(0)));
+    host.submit(30, job(1, 8));
+    assert!(!host.runs(1), "seven GPUs are not eight");
+    host.at(40, Event::GpuReturned(ill));
+    assert!(host.runs(1));
+}
+
+#[test]
+fn a_job_that_stops_by_itself_does_not_begin_again_where_nothing_new_may_begin() {
+    let ill = GpuAt { node: NodeId(0), gpu: 0 };
+    for event in [Event::GpuQuarantined { gpu: ill, evict: false }, Event::NodeDrained(NodeId(0))] {
+        let mut host = host("fifo");
+        host.submit(0, job(0, 4));
+        host.submit(0, job(1, 4));
+        let name = format!("{event:?}");
+        host.at(10, event);
+        let attempt = Attempt(1);
+        host.at(20, Event::Stopped { job: JobId(0), attempt, done: Work(5.0) });
+        assert!(!host.runs(0), "{name}");
+        host.at(30, Event::Cancelled(JobId(1)));
+        assert!(host.runs(0), "on the other node: {name}");
+    }
+}
+
+#[test]
 fn a_node_that_fails_often_is_left_alone_for_a_while() {
     let mut host = host("fifo");
     for round in 0..3 {

@@ -76,7 +76,8 @@ fn an_owner_has_what_it_needs_after_every_moment_whoever_decides() {
 
 #[test]
 fn lyra_is_sound_with_elastic_jobs_while_nodes_break_and_repeats_itself() {
-    let failures = FailureModel { between: Span::secs(80_000), repair: Span::secs(3_000) };
+    let failures =
+        FailureModel { between: Span::secs(80_000), repair: Span::secs(3_000), gpus: None };
     let options = Options { failures: Some(failures), ..lending(0.1) };
     let sound = |seed| {
         let (cluster, _) = cluster::parse("3x8 a100, 3x8 a100 in inference").expect("a cluster");

@@ -85,7 +85,7 @@ fn any_workload() -> impl Strategy<Value = Workload> {
 }
 
 fn any_mishaps() -> impl Strategy<Value = Vec<(u64, u8, u32, u64)>> {
-    prop::collection::vec((0u64..2_000, 0u8..7, 0u32..40, 1u64..300), 0..8)
+    prop::collection::vec((0u64..2_000, 0u8..8, 0u32..40, 1u64..300), 0..8)
 }
 
 fn mishap(cluster: &Cluster, (at, what, which, length): (u64, u8, u32, u64)) -> Vec<(Time, Event)> {
@@ -99,6 +99,10 @@ fn mishap(cluster: &Cluster, (at, what, which, length): (u64, u8, u32, u64)) -> 
         3 => vec![(at, Event::Hold(JobId(which))), (later, Event::Release(JobId(which)))],
         4 => vec![(at, Event::Cancelled(JobId(which)))],
         5 => vec![(at, Event::Claimed(node, which % 5)), (later, Event::Claimed(node, 0))],
+        6 => {
+            let evict = length.is_multiple_of(2);
+            vec![(at, Event::GpuQuarantined { gpu, evict }), (later, Event::GpuReturned(gpu))]
+        }
         _ => vec![(at, Event::QuotaChanged(TenantId(0), Some(which % 16)))]
             .into_iter()
             .chain([(later, Event::QuotaChanged(TenantId(0), Some(12)))])

@@ -78,6 +78,15 @@ pub enum Event {
     GpuLost(GpuAt),
     /// One GPU is back.
     GpuBack(GpuAt),
+    /// One GPU is ill: it takes no new work until [`Event::GpuReturned`], whatever becomes of its node meanwhile.
+    GpuQuarantined {
+        /// Which.
+        gpu: GpuAt,
+        /// Whether what runs there must go, as on a lost GPU; otherwise it goes on.
+        evict: bool,
+    },
+    /// One GPU takes work again.
+    GpuReturned(GpuAt),
     /// So many GPUs of a node are in use by others, who are not ours to stop.
     Claimed(NodeId, u32),
     /// The pool a node belongs to changed: loaned or reclaimed.

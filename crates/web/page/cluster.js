@@ -67,6 +67,8 @@ export function cluster(yard) {
   }
 
   function idleWords(row, gpu) {
+    const ill = row.ill?.find((one) => one.gpu === gpu);
+    if (ill) return `Ill since ${new Date(ill.since * 1000).toLocaleString()}: ${ill.reason}`;
     if (row.claimed?.includes(gpu)) return "Others use this GPU, who are not scheduled here.";
     return row.state === "up" ? "This GPU is free." : "No job uses this GPU.";
   }

@@ -185,6 +185,7 @@ export class ClusterMap {
     });
     const claimed = node.claimed?.includes(index);
     if (node.state !== "up" && !jobs.length) hatch(pen, x, y, size, node.state === "drained" ? colours.hatch : colours.bad);
+    else if (node.ill?.some((one) => one.gpu === index)) hatch(pen, x, y, size, colours.bad);
     else if (claimed && !jobs.length) hatch(pen, x, y, size, colours.warm);
     else if (!jobs.length && size >= 13) {
       pen.strokeStyle = colours["free-line"];

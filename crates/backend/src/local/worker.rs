@@ -5,6 +5,7 @@ use crate::attempt_dir::{
     self, AttemptDir, BatchOrder, KeeperMark, Launch, Order, Told, parse_name,
 };
 use crate::cgroup::Cgroup;
+use crate::health::watch::Look;
 use crate::keeper::Poke;
 use crate::{Exit, Found, LaunchOrder, Report, StopOrder, processes};
 use nix::unistd::geteuid;
@@ -30,6 +31,8 @@ pub type Key = (JobId, Attempt);
 const RECLAIM_WAIT: Duration = Duration::from_secs(3);
 /// How long a run directory that cannot be read is tried: too many open files, a network that is slow.
 const READ_WAIT: Duration = Duration::from_secs(60);
+/// How long an end that may be the fault of a GPU waits for a look at the GPUs.
+const LOOK_WAIT: Duration = Duration::from_secs(5);
 /// How often old output is looked through.
 const TIDY_EVERY: Duration = Duration::from_secs(600);
 /// What the worker may have of the daemon's environment for keepers.
@@ -49,6 +52,8 @@ pub enum Task {
     Forget(Key),
     /// Answer with all there is.
     TakeStock(Sender<Vec<Found>>),
+    /// The GPUs were looked at.
+    Looked(Look),
     /// A keeper has news.
     Poked(Poke),
     /// The backend is dropped.
@@ -71,13 +76,18 @@ pub enum Standing {
 
 /// The thread's own.
 pub struct Worker {
-    options: LocalOptions,
+    pub(super) options: LocalOptions,
     cgroup: Option<PathBuf>,
     reports: Box<dyn Fn(Report) + Send>,
     reported: BTreeMap<Key, Reported>,
     keepers: Vec<Child>,
     unwritten: BTreeMap<(Key, &'static str), Order>,
     tidied: Option<Instant>,
+    /// Where a look at the GPUs is asked for, if somebody looks.
+    pub(super) asks: Option<Sender<u64>>,
+    asked: u64,
+    /// Ends that wait for the GPUs to be looked at, with the number of the look, until then at most.
+    held: Vec<(u64, Instant, Report)>,
 }
 
 #[derive(Copy, Clone, Debug, Default)]
@@ -113,18 +123,32 @@ impl Worker {
     ) -> Worker {
         let (reported, unwritten) = (BTreeMap::new(), BTreeMap::new());
         let keepers = Vec::new();
-        Worker { options, cgroup, reports, reported, keepers, unwritten, tidied: None }
+        Worker {
+            options,
+            cgroup,
+            reports,
+            reported,
+            keepers,
+            unwritten,
+            tidied: None,
+            asks: None,
+            asked: 0,
+            held: Vec::new(),
+        }
     }
 
     /// Works until the backend is dropped.
     pub fn run(mut self, queue: &Receiver<Task>) {
         let mut rescan = Instant::now() + self.options.rescan;
         loop {
-            match queue.recv_timeout(rescan.saturating_duration_since(Instant::now())) {
+            let held = self.held.iter().map(|(_, until, _)| *until).min();
+            let wake = held.map_or(rescan, |until| until.min(rescan));
+            match queue.recv_timeout(wake.saturating_duration_since(Instant::now())) {
                 Ok(Task::End) | Err(RecvTimeoutError::Disconnected) => return self.end(),
                 Ok(task) => self.work(task),
                 Err(RecvTimeoutError::Timeout) => {}
             }
+            self.let_go(0);
             if Instant::now() >= rescan {
                 self.look_at_all();
                 rescan = Instant::now() + self.options.rescan;
@@ -155,6 +179,7 @@ impl Worker {
                 let _ = answer.send(self.take_stock());
             }
             Task::Poked(poke) => self.poked(poke),
+            Task::Looked(look) => self.looked(look),
             Task::End => {}
         }
     }
@@ -313,11 +338,49 @@ impl Worker {
                     (self.reports)(Report::Started { job, attempt });
                 }
                 now = Reported { started: true, ended: true };
-                (self.reports)(Report::Ended { job, attempt, exit: *exit });
+                self.tell_end(key, *exit);
             }
             Standing::Dying => {}
         }
         self.reported.insert(key, now);
+    }
+
+    /// Tells of an end. One that may be the fault of a GPU waits until the GPUs were looked at, so that whoever hears
+    /// of it has heard of the GPU before.
+    fn tell_end(&mut self, (job, attempt): Key, exit: Exit) {
+        let by_itself = exit.launch_error.is_none() && !exit.lost && !exit.asked_to_stop;
+        let suspect = by_itself && exit.code != Some(0) && !exit.finished;
+        let report = Report::Ended { job, attempt, exit };
+        self.asked += 1;
+        match &self.asks {
+            Some(asks) if suspect && asks.send(self.asked).is_ok() => {
+                self.held.push((self.asked, Instant::now() + LOOK_WAIT, report));
+            }
+            _ => (self.reports)(report),
+        }
+    }
+
+    fn looked(&mut self, look: Look) {
+        if let Some(what) = look.notice {
+            (self.reports)(Report::Notice { job: None, what });
+        }
+        for gpu in look.gpus {
+            (self.reports)(Report::Gpu(gpu));
+        }
+        self.let_go(look.answers);
+    }
+
+    /// Tells of ends that waited for a look up to that one, or for long enough.
+    fn let_go(&mut self, answers: u64) {
+        let now = Instant::now();
+        let (ready, held) = std::mem::take(&mut self.held)
+            .into_iter()
+            .partition(|(number, until, _)| *number <= answers || *until <= now);
+        self.held = held;
+        let ready: Vec<(u64, Instant, Report)> = ready;
+        for (_, _, report) in ready {
+            (self.reports)(report);
+        }
     }
 
     fn take_stock(&mut self) -> Vec<Found> {

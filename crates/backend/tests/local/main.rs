@@ -2,6 +2,9 @@
 
 mod checkpoints;
 mod contract;
+#[path = "../fixtures/fake_nvml.rs"]
+mod fake_nvml;
+mod health;
 mod running;
 mod survival;
 mod training;

@@ -54,11 +54,13 @@ pub enum LiveCommand {
     /// List nodes and what their GPUs do.
     #[command(after_help = "Example:\n  trainyard nodes")]
     Nodes(Asking),
-    /// Let a node take no new work.
-    #[command(after_help = "Example:\n  trainyard drain n3 --reason 'new driver'")]
+    /// Let a node, or one GPU of it, take no new work.
+    #[command(
+        after_help = "Examples:\n  trainyard drain n3 --reason 'new driver'\n  trainyard drain n3:2 --reason 'fan is loud'"
+    )]
     Drain(DrainArgs),
-    /// Put a node back into service.
-    #[command(after_help = "Example:\n  trainyard resume n3")]
+    /// Put a node back into service, or one GPU that is in quarantine.
+    #[command(after_help = "Examples:\n  trainyard resume n3\n  trainyard resume n3:2")]
     Resume(OneNode),
     /// Show the shares of tenants: entitled, used, now.
     #[command(after_help = "Example:\n  trainyard fair")]
@@ -348,7 +350,7 @@ pub struct LogsArgs {
 /// One node.
 #[derive(Debug, Args)]
 pub struct OneNode {
-    /// Its name.
+    /// Its name, or NODE:GPU for one GPU of it.
     pub node: String,
     #[command(flatten)]
     pub asking: Asking,

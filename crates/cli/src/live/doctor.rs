@@ -12,7 +12,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use trainyard_backend::{cgroup, discover};
+use trainyard_backend::health::{Judge, Rules};
+use trainyard_backend::{cgroup, discover, health};
 use trainyard_store::{Reader, fsync_rate};
 
 /// Below this many syncs a second single submissions are slow.
@@ -44,6 +45,7 @@ pub fn run(args: &DoctorArgs, output: &Output) -> Result<(), Failure> {
     checks.push(users());
     checks.push(cgroups(&places));
     checks.push(gpus());
+    checks.extend(gpu_health());
     checks.push(disk(&places));
     checks.push(clock(&places));
     checks.push(policy(args, &places));
@@ -156,6 +158,42 @@ fn gpus() -> Check {
     }
     let names: Vec<&str> = found.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
     check("GPUs", Verdict::Good, names.join(", "))
+}
+
+/// What NVML says of each GPU, and what a daemon would make of it.
+fn gpu_health() -> Vec<Check> {
+    let Ok(readings) = health::look(None) else { return Vec::new() };
+    let mut judge = Judge::new(Rules::default());
+    let one = |reading: health::Reading| {
+        let seen = judge.look(std::time::Duration::ZERO, &reading, &[]);
+        let worst = seen.stands.iter().map(|found| found.verdict).max();
+        let verdict = match worst {
+            None => Verdict::Good,
+            Some(trainyard_backend::Verdict::Quarantine) => Verdict::Bad,
+            Some(_) => Verdict::Warning,
+        };
+        let stands: Vec<&str> = seen.stands.iter().map(|found| found.what.as_str()).collect();
+        let told = |value: Option<u64>| value.map_or("not told".to_owned(), |it| it.to_string());
+        let number = |flag: Option<bool>| told(flag.map(u64::from));
+        let up = reading.links.iter().filter(|link| link.active).count();
+        let errors: u64 = reading.links.iter().map(|link| link.errors).sum();
+        let detail = format!(
+            "GPU {}: {} °C (slows down at {}, shuts down at {}), uncorrected ECC {}, rows to remap {}, \
+             failed {}, NVLinks {up} of {} up with {errors} errors{}{}",
+            reading.index,
+            told(reading.temperature.map(u64::from)),
+            told(reading.slowdown_at.map(u64::from)),
+            told(reading.shutdown_at.map(u64::from)),
+            told(reading.ecc_uncorrected),
+            number(reading.remap_pending),
+            number(reading.remap_failure),
+            reading.links.len(),
+            if stands.is_empty() { "" } else { "; " },
+            stands.join(", "),
+        );
+        check("GPU health", verdict, detail)
+    };
+    readings.into_iter().map(one).collect()
 }
 
 fn disk(places: &Places) -> Check {

@@ -67,6 +67,8 @@ pub struct ServeArgs {
     /// Do not use cgroups, even where they can be had.
     #[arg(long)]
     pub no_cgroups: bool,
+    #[command(flatten)]
+    pub health: HealthArgs,
     /// Processes and threads that one attempt of a job may have.
     #[arg(long, value_name = "NUMBER", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
     pub processes_max: u32,
@@ -78,6 +80,22 @@ pub struct ServeArgs {
     pub log: LogForm,
     #[command(flatten)]
     pub slurm: SlurmArgs,
+}
+
+/// What is done about machines that break.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Health")]
+pub struct HealthArgs {
+    /// Do not watch the health of GPUs by NVML.
+    #[arg(long, conflicts_with = "slurm")]
+    pub no_gpu_health: bool,
+    /// What follows from a finding (repeatable): CODE=VERDICT, such as xid-63=tell or row-remap-pending=quarantine;
+    /// verdicts are application, tell, retire and quarantine.
+    #[arg(long = "gpu-verdict", value_name = "RULE", conflicts_with = "slurm")]
+    pub verdicts: Vec<String>,
+    /// After how long in quarantine a GPU with which nothing is wrong any more returns by itself [default: never].
+    #[arg(long, value_name = "SPAN")]
+    pub gpu_return_after: Option<String>,
 }
 
 /// How a Slurm cluster is scheduled.

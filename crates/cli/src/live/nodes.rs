@@ -2,7 +2,7 @@
 
 use super::args::{Asking, OneNode};
 use super::client::{Client, Repeat, encoded};
-use super::show::versioned;
+use super::show::{clock, versioned};
 use crate::failure::Failure;
 use crate::output::Output;
 use serde::Deserialize;
@@ -29,9 +29,13 @@ pub fn list(asking: &Asking, output: &Output) -> Result<(), Failure> {
 }
 
 fn row(node: &NodeRow) -> Vec<String> {
-    let each = node.gpus.iter().map(|jobs| match jobs.as_slice() {
-        [] => "-".to_owned(),
-        jobs => jobs.iter().map(u32::to_string).collect::<Vec<_>>().join("+"),
+    let each = node.gpus.iter().zip(0u8..).map(|(jobs, gpu)| {
+        let ill = node.ill.iter().any(|ill| ill.gpu == gpu);
+        match jobs.as_slice() {
+            [] if ill => "ill".to_owned(),
+            [] => "-".to_owned(),
+            jobs => jobs.iter().map(u32::to_string).collect::<Vec<_>>().join("+"),
+        }
     });
     vec![
         node.name.clone(),
@@ -41,8 +45,17 @@ fn row(node: &NodeRow) -> Vec<String> {
         node.cpus.to_string(),
         format!("{} GiB", node.memory_mib / 1024),
         each.collect::<Vec<_>>().join(" "),
-        node.reason.clone().unwrap_or_default(),
+        reason(node),
     ]
+}
+
+/// Why a node or some of its GPUs are out of service.
+fn reason(node: &NodeRow) -> String {
+    let ill = node.ill.iter().map(|ill| {
+        let state = if ill.evicted { "in quarantine" } else { "takes no new work" };
+        format!("GPU {} {state} since {}: {}", ill.gpu, clock(ill.since), ill.reason)
+    });
+    node.reason.clone().into_iter().chain(ill).collect::<Vec<String>>().join("; ")
 }
 
 /// `drain` and `resume`. Twice is as good as once.
@@ -53,6 +66,7 @@ pub fn act(args: &OneNode, act: &NodeAct, output: &Output) -> Result<(), Failure
     if args.asking.json {
         return output.print_json(&versioned(&row));
     }
-    let reason = row.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let reason = Some(reason(&row)).filter(|reason| !reason.is_empty());
+    let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     output.print(&format!("node {} is {}{reason}\n", row.name, row.state))
 }

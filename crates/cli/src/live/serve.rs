@@ -1,6 +1,6 @@
 //! `serve`: the daemon.
 
-use super::host_args::{LogForm, ServeArgs};
+use super::host_args::{HealthArgs, LogForm, ServeArgs};
 use super::oracle::Oracle;
 use super::places::Places;
 use super::{machine, maker, slurm};
@@ -19,7 +19,8 @@ use tokio::sync::oneshot;
 use tracing::field::Field;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::{self, Writer};
-use trainyard_backend::{Backend, Local, LocalOptions};
+use trainyard_backend::health;
+use trainyard_backend::{Backend, HealthOptions, Local, LocalOptions, Verdict};
 use trainyard_daemon::access::{Role, Rules};
 use trainyard_daemon::core::CoreOptions;
 use trainyard_daemon::desk::PolicyRequest;
@@ -30,7 +31,7 @@ use trainyard_daemon::metrics::Metrics;
 use trainyard_daemon::recorder::RECORD_BYTES_MAX;
 use trainyard_engine::Setup;
 use trainyard_store::Store;
-use trainyard_types::{Tenants, printable, printable_json};
+use trainyard_types::{Span, Tenants, printable, printable_json};
 use trainyard_workload::cluster;
 
 /// Bytes of log kept for each process.
@@ -208,6 +209,7 @@ fn core_options(
         announces: false,
         rules,
         open_per_user_max: args.jobs_per_user_max,
+        gpu_return_after: args.health.gpu_return_after.as_deref().map(return_after).transpose()?,
     };
     Ok((core, tenants))
 }
@@ -245,11 +247,30 @@ fn backend(
     let mut options = LocalOptions::new(places.run.clone(), program);
     options.helper.clone_from(&args.helper);
     options.cgroups = !args.no_cgroups;
+    options.health = health(&args.health)?;
     let reports = move |report| {
         // Nobody listens any more when the daemon ends.
         let _ = messages.send(Message::Report(report));
     };
     Local::new(options, reports).map_err(operation)
+}
+
+fn return_after(text: &str) -> Result<Span, Failure> {
+    options::span("--gpu-return-after", text)
+}
+
+/// How the health of GPUs is watched.
+fn health(args: &HealthArgs) -> Result<Option<HealthOptions>, Failure> {
+    let mut health = HealthOptions::default();
+    for text in &args.verdicts {
+        let rule = text.split_once('=').filter(|(code, _)| health::Rules::knows(code));
+        let rule = rule.and_then(|(code, name)| Some((code, Verdict::named(name)?)));
+        let expected =
+            "a finding and a verdict, such as xid-63=tell; `docs/guide/reliability.md` lists both";
+        let (code, verdict) = rule.ok_or_else(|| Failure::flag("--gpu-verdict", text, expected))?;
+        health.rules.verdicts.insert(code.to_owned(), verdict);
+    }
+    Ok((!args.no_gpu_health).then_some(health))
 }
 
 /// Where the daemon listens.

@@ -179,6 +179,7 @@ fn daemon(place: &Path, policy: &str, yard: Yard) -> (Running, Front) {
         announces,
         rules: Default::default(),
         open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
+        gpu_return_after: None,
     };
     let options = HostOptions {
         core,

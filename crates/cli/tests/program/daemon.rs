@@ -19,6 +19,8 @@ pub struct Daemon {
     options: Vec<String>,
     /// What a shell does before it becomes the daemon.
     before: String,
+    /// Where libraries are looked for first.
+    libraries: Option<PathBuf>,
 }
 
 impl Daemon {
@@ -38,9 +40,23 @@ impl Daemon {
 
     /// A daemon in a folder that is prepared already.
     pub fn start_in(folder: PathBuf, before: &str, options: &[&str]) -> Daemon {
+        Daemon::begin(folder, (before, None), options)
+    }
+
+    /// A daemon that finds other libraries than this machine's.
+    pub fn start_on(name: &str, options: &[&str], libraries: Option<&Path>) -> Daemon {
+        Daemon::begin(fresh_folder(name), ("", libraries), options)
+    }
+
+    fn begin(
+        folder: PathBuf,
+        (before, libraries): (&str, Option<&Path>),
+        options: &[&str],
+    ) -> Daemon {
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-        let process = spawn(&folder, before, &options);
-        Daemon { folder, process, options, before: before.to_owned() }
+        let process = spawn(&folder, (before, libraries), &options);
+        let libraries = libraries.map(Path::to_owned);
+        Daemon { folder, process, options, before: before.to_owned(), libraries }
     }
 
     pub fn pid(&self) -> u32 {
@@ -54,7 +70,8 @@ impl Daemon {
     }
 
     pub fn start_again(&mut self) {
-        self.process = spawn(&self.folder, &self.before, &self.options);
+        self.process =
+            spawn(&self.folder, (&self.before, self.libraries.as_deref()), &self.options);
     }
 
     pub fn ask(&self, arguments: &[&str]) -> Ran {
@@ -157,7 +174,7 @@ pub fn fresh_folder(name: &str) -> PathBuf {
     folder
 }
 
-fn spawn(folder: &Path, before: &str, options: &[String]) -> Child {
+fn spawn(folder: &Path, (before, libraries): (&str, Option<&Path>), options: &[String]) -> Child {
     let mut command = program(folder, &[]);
     if !before.is_empty() {
         let itself = command.get_program().to_owned();
@@ -166,6 +183,9 @@ fn spawn(folder: &Path, before: &str, options: &[String]) -> Child {
         command.arg("-c").arg(format!("{before}exec \"$0\" \"$@\"")).arg(itself);
     }
     command.args(["serve", "--state", "s"]).args(options);
+    if let Some(libraries) = libraries {
+        command.env("LD_LIBRARY_PATH", libraries);
+    }
     let log = fs::File::create(folder.join("serve.log")).expect("a log");
     command.stdout(log.try_clone().expect("a log")).stderr(log);
     let process = command.spawn().expect("the daemon starts");

@@ -12,6 +12,11 @@ mod escapes;
 #[cfg(feature = "live")]
 mod expecting;
 #[cfg(feature = "live")]
+#[path = "../../../backend/tests/fixtures/fake_nvml.rs"]
+mod fake_nvml;
+#[cfg(feature = "live")]
+mod health;
+#[cfg(feature = "live")]
 mod live;
 #[cfg(feature = "live")]
 mod live_and_simulated;

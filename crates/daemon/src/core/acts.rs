@@ -49,6 +49,13 @@ impl Core {
         let allowed = access::check(caller, Right::RuleNodes, None);
         self.audit(&caller.user, verb, &format!("node {name}"), allowed.is_ok());
         allowed?;
+        if let Some(gpu) = self.gpu_named(name) {
+            let drain = match act {
+                NodeAct::Drain { reason } => Some(reason.unwrap_or_default()),
+                NodeAct::Resume => None,
+            };
+            return self.act_on_gpu(&caller.user, gpu?, drain);
+        }
         let node = self.node(name)?;
         match act {
             NodeAct::Drain { reason } => {

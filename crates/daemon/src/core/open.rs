@@ -7,7 +7,7 @@ use crate::learn::Learnt;
 use crate::record::{Course, Packer, Record, Submission};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use trainyard_backend::{Exit, Found, NodeSeen, StopOrder};
+use trainyard_backend::{Exit, Found, GpuSeen, NodeSeen, StopOrder};
 use trainyard_engine::{Engine, Kept};
 use trainyard_framework::{Beliefs, Usage};
 use trainyard_profile::{Catalog, Speeds};
@@ -26,6 +26,8 @@ pub struct Opening {
     pub tenants: Tenants,
     /// Nodes as the backend has seen them so far.
     pub nodes: BTreeMap<String, NodeSeen>,
+    /// GPUs as the backend has seen them so far, with what happened that is not on disk.
+    pub gpus: Vec<GpuSeen>,
     /// Engine time.
     pub at: Time,
     /// Unix time in microseconds.
@@ -74,12 +76,13 @@ pub fn beliefs(catalog: &Catalog, cluster: &Cluster, learnt: Option<&str>) -> Ar
 impl Core {
     /// A core from what was kept. The turn that comes with it is to be dealt with like any other.
     pub fn open(options: CoreOptions, opening: Opening) -> Result<(Core, Turn), StartError> {
-        let Opening { loaded, found, tenants, nodes, at, wall } = opening;
+        let Opening { loaded, found, tenants, nodes, gpus, at, wall } = opening;
         let Loaded { jobs, meta: kept, next_job, tokens, .. } = loaded;
         let meta = Meta(&kept);
         let tenants = merged(meta.read("tenants")?.unwrap_or_default(), tenants);
         let usage: Vec<Usage> = meta.read("usage")?.unwrap_or_default();
         let drained: BTreeMap<String, String> = meta.read("drained")?.unwrap_or_default();
+        let charts = meta.read("gpus")?.unwrap_or_default();
         let tenant_ids: HashMap<_, _> =
             tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
         let numbered: Vec<String> = meta.read("kin")?.unwrap_or_default();
@@ -102,6 +105,7 @@ impl Core {
             arrays: BTreeMap::new(),
             drained,
             nodes: BTreeMap::new(),
+            gpus: BTreeMap::new(),
             tokens: tokens.into_iter().map(|token| token.name).collect(),
             question: None,
             kept_at: at,
@@ -116,6 +120,7 @@ impl Core {
             core.meta("kin", &serde_json::json!([]));
             core.keep_all();
         }
+        core.restore_gpus(charts);
         core.rebuild_arrays();
         let base = core.base();
         core.turn.lines.push(base);
@@ -123,6 +128,9 @@ impl Core {
             found.into_iter().map(|found| (key_of(&found), found)).collect();
         for (node, seen) in nodes {
             core.node_seen(&node, seen);
+        }
+        for seen in gpus {
+            core.gpu_seen(&seen);
         }
         core.settle(&mut found);
         core.announce_all();
@@ -152,6 +160,7 @@ impl Core {
             usage: self.engine.usage().to_vec(),
             learnt: self.engine.beliefs().kept(),
             drained: self.drained_nodes(),
+            quarantined: self.ill_gpus(),
         }))
     }
 

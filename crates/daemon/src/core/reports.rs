@@ -6,7 +6,7 @@ use crate::record::Unit;
 use serde_json::json;
 use trainyard_api::wire::FromJob;
 use trainyard_backend::{Exit, Report};
-use trainyard_types::{Attempt, Event, JobId, Phase, Rate, Sample, Span, Work};
+use trainyard_types::{Allocation, Attempt, Cause, Event, JobId, Phase, Rate, Sample, Span, Work};
 
 impl Core {
     pub(super) fn report(&mut self, report: Report) {
@@ -17,6 +17,7 @@ impl Core {
             }
             Report::Ended { job, attempt, exit } => self.attempt_ended(job, attempt, exit),
             Report::Node { node, seen } => self.node_seen(&node, seen),
+            Report::Gpu(seen) => self.gpu_seen(&seen),
             Report::Gone { job, why } => self.gone(job, &why),
             Report::Notice { job, what } => {
                 let about = job.map_or_else(String::new, |job| format!("job {}: ", job.0));
@@ -90,8 +91,9 @@ impl Core {
             return;
         }
         self.learn_costs(job, attempt, &exit);
-        let (event, outcome) = self.judge_exit(job, attempt, &exit);
         let held = self.engine.state().live(job).and_then(|live| live.state.held.clone());
+        let (event, outcome) = self.judge_exit(job, attempt, &exit);
+        let (event, outcome) = self.excused(event, outcome, held.as_ref());
         let wall = self.wall;
         if let Some(record) = self.record_mut(job) {
             if let Some(launch) = &mut record.launch {
@@ -116,6 +118,17 @@ impl Core {
         self.event(kind, Some(job), &sentence, json!({ "attempt": attempt.0 }));
         self.apply(event);
         self.turn.orders.push(Order::Forget(job, attempt));
+    }
+
+    /// A failure on a GPU that is ill is not the job's: the attempt is lost, and another one follows.
+    fn excused(&self, event: Event, outcome: String, held: Option<&Allocation>) -> (Event, String) {
+        match (event, held.and_then(|held| self.excuse(held))) {
+            (Event::Failed { job, attempt, cause: Cause::Job, done }, Some(why)) => {
+                let event = Event::Failed { job, attempt, cause: Cause::Machine, done };
+                (event, format!("lost with {why} ({outcome})"))
+            }
+            (event, _) => (event, outcome),
+        }
     }
 
     /// What an end means, and the sentence for it. What it tells of a checkpoint stays with the job.

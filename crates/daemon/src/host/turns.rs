@@ -12,11 +12,13 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use trainyard_api::{Code, Problem};
-use trainyard_backend::Report;
+use trainyard_backend::{GpuSeen, Report};
 use trainyard_framework::Pipeline;
 use trainyard_store::{Retention, StoreError, Write};
 use trainyard_types::Why;
 
+/// Findings about a GPU that are remembered while nothing can be written.
+const HAPPENED_MAX: usize = 64;
 /// Messages that one turn takes at most: one commit for all of them.
 const BATCH_MAX: usize = 4096;
 /// When nothing was compacted for so long, it is looked whether something can be.
@@ -167,6 +169,13 @@ impl Host {
             Report::Node { node, seen } => {
                 self.nodes.insert(node.clone(), seen.clone());
             }
+            Report::Gpu(seen) => {
+                let known = self.gpus.entry(seen.uuid.clone()).or_default();
+                let mut happened = std::mem::take(&mut known.happened);
+                happened.extend(seen.happened.iter().cloned());
+                happened.truncate(HAPPENED_MAX);
+                *known = GpuSeen { happened, ..seen.clone() };
+            }
             Report::Trouble(trouble) => self.trouble.clone_from(trouble),
             _ => {}
         }
@@ -272,6 +281,8 @@ impl Host {
     /// Orders, flight record, question, figures.
     pub(super) fn carry_out(&mut self, turn: Turn) {
         self.count(&turn);
+        // What happened to GPUs is on disk.
+        self.gpus.values_mut().for_each(|seen| seen.happened.clear());
         for order in turn.orders {
             match order {
                 Order::Launch(order) => self.backend.launch(*order),
@@ -292,6 +303,7 @@ impl Host {
     fn count(&mut self, turn: &Turn) {
         self.shared.note_ended(turn.ended.iter().map(|(job, _)| *job));
         let metrics = &self.shared.metrics;
+        metrics.quarantined(turn.quarantined);
         for (_, waited) in &turn.launched {
             metrics.admitted();
             metrics.waited(waited.as_secs_f64());

@@ -9,6 +9,9 @@ use trainyard_types::{Cluster, GpuType, JobId, Phase, Reason, Span, Time, Want};
 /// Jobs that a `why` names at most.
 const BLOCKERS_MAX: usize = 20;
 
+/// GPUs in quarantine that a `why` names at most.
+const ILL_MAX: usize = 4;
+
 impl Seen {
     /// Why a job does not run; nothing for one that is not known or over.
     pub fn why(&self, job: JobId) -> Option<WhyAnswer> {
@@ -25,11 +28,12 @@ impl Seen {
         let absent = if lacks_room { self.absent(&live.spec.want) } else { Vec::new() };
         let sentences = explained.reasons.iter();
         let sentences = sentences.map(|reason| words::sentence(reason, now, &state.tenants));
+        let ill = self.ill_gpus_for(&live.spec.want).filter(|_| waits);
         Some(WhyAnswer {
             job: job.0,
             standing: words::standing(live.state.phase),
             since: self.unix(explained.since),
-            reasons: sentences.chain(absent).collect(),
+            reasons: sentences.chain(absent).chain(ill).collect(),
             data: (explained.reasons.iter())
                 .map(|reason| serde_json::to_value(reason).unwrap_or_default())
                 .collect(),
@@ -37,6 +41,23 @@ impl Seen {
             nearest_change: nearest,
             not_before: not_before.map(|at| self.unix(at)),
         })
+    }
+
+    /// GPUs that a job could use if they were not ill.
+    fn ill_gpus_for(&self, want: &Want) -> Option<String> {
+        let cluster = &self.snapshot.state.cluster;
+        let ill = self.gpus.iter().filter_map(|(gpu, chart)| {
+            let illness = chart.illness.as_ref()?;
+            let kind = cluster.node(gpu.node).kind;
+            usable(cluster, want, kind)
+                .then(|| format!("{}:{} ({})", chart.node, chart.gpu, illness.found.what))
+        });
+        let mut names: Vec<String> = ill.take(ILL_MAX + 1).collect();
+        if names.len() > ILL_MAX {
+            names[ILL_MAX] = "others".to_owned();
+        }
+        (!names.is_empty())
+            .then(|| format!("in quarantine and of no use to it: {}", names.join(", ")))
     }
 
     /// The nearest change that would let a job start.

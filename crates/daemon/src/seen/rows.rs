@@ -7,11 +7,13 @@ use crate::record::{Course, Launch, Record, Submission};
 use crate::words;
 use std::collections::{BTreeMap, HashMap};
 use std::mem::{Discriminant, discriminant};
-use trainyard_api::answer::{AttemptRow, FairRow, Holding, JobDetail, JobRow, NodeRow, Standing};
+use trainyard_api::answer::{
+    AttemptRow, FairRow, Holding, IllGpu, JobDetail, JobRow, NodeRow, Standing,
+};
 use trainyard_framework::Live;
 use trainyard_store::JobRow as StoredJob;
 use trainyard_types::placement::bits;
-use trainyard_types::{Cluster, JobId, Phase, Reason, TenantId};
+use trainyard_types::{Cluster, GpuAt, JobId, NodeId, Phase, Reason, TenantId};
 
 impl Seen {
     /// Jobs that are not over, newest first, as many as are wanted.
@@ -91,6 +93,7 @@ impl Seen {
             let idle = bits(up).filter(|gpu| gpus[usize::from(*gpu)].is_empty()).count();
             let quarantine = self.quarantined.get(&node.id);
             let claimed = self.claimed.get(&node.id).copied().unwrap_or(0);
+            let ill = self.ill(node.id);
             let seen = self.nodes.get(&node.name);
             let drained = self.drained.get(&node.name);
             let drained = drained.or_else(|| seen.and_then(|seen| seen.drained.as_ref()));
@@ -100,6 +103,9 @@ impl Seen {
                 (None, Some(until)) => {
                     let seconds = until.since(self.snapshot.now).as_secs_f64();
                     ("quarantined", Some(format!("failed too often; back in {seconds:.0} s")))
+                }
+                (None, None) if up == 0 && !ill.is_empty() => {
+                    ("quarantined", Some("all its GPUs are ill".to_owned()))
                 }
                 (None, None) if up == 0 && claimed == 0 => ("lost", None),
                 (None, None) => {
@@ -117,9 +123,26 @@ impl Seen {
                 cpus: node.cpus,
                 memory_mib: node.memory_mib,
                 reason: reason.filter(|reason| !reason.is_empty()),
+                ill,
             });
         }
         rows
+    }
+
+    /// GPUs of a node that are in quarantine.
+    fn ill(&self, node: NodeId) -> Vec<IllGpu> {
+        let all = GpuAt { node, gpu: 0 }..=GpuAt { node, gpu: u8::MAX };
+        let ill = self.gpus.range(all).filter_map(|(gpu, chart)| {
+            let illness = chart.illness.as_ref()?;
+            Some(IllGpu {
+                gpu: gpu.gpu,
+                since: illness.since as f64 / 1e6,
+                code: illness.found.code.clone(),
+                reason: illness.found.what.clone(),
+                evicted: illness.evicts(),
+            })
+        });
+        ill.collect()
     }
 
     /// Shares of tenants.
@@ -168,12 +191,21 @@ impl Seen {
         let mut levels = self.queued();
         for (node, row) in state.cluster.nodes.iter().zip(self.nodes()) {
             let used = row.gpus.iter().filter(|jobs| !jobs.is_empty()).count() as f64;
-            let rest = f64::from(node.gpus) - used - f64::from(row.free);
+            let idle = |ill: &&IllGpu| row.gpus[usize::from(ill.gpu)].is_empty();
+            let ill = row.ill.iter().filter(idle).count() as f64;
+            let rest = (f64::from(node.gpus) - used - f64::from(row.free) - ill).max(0.0);
             let out = if row.state == "drained" { GpuUse::Drained } else { GpuUse::Lost };
-            for (state, count) in
-                [(GpuUse::Used, used), (GpuUse::Free, f64::from(row.free)), (out, rest)]
-            {
+            let free = f64::from(row.free);
+            for (state, count) in [
+                (GpuUse::Used, used),
+                (GpuUse::Free, free),
+                (GpuUse::Quarantined, ill),
+                (out, rest),
+            ] {
                 *levels.gpus.entry((state, row.gpu_type.clone())).or_default() += count;
+            }
+            for ill in row.ill {
+                levels.ill_gpus.push((row.name.clone(), ill.gpu, ill.code));
             }
         }
         for row in self.fair() {

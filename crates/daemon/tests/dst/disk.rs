@@ -1,6 +1,7 @@
 //! A store in memory: what `trainyard_store` keeps, by the same rules, and nothing that was not committed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use trainyard_daemon::core::Chart;
 use trainyard_daemon::record::{Course, Submission};
 use trainyard_store::{AttemptRow, JobRow, Loaded, TokenRow, Write};
 
@@ -53,6 +54,13 @@ impl Disk {
 
     pub fn meta(&self, name: &str) -> Option<&str> {
         self.meta.get(name).map(String::as_str)
+    }
+
+    /// What is kept of GPUs that are ill.
+    pub fn charts(&self) -> Vec<Chart> {
+        self.meta("gpus")
+            .map(|text| serde_json::from_str(text).expect("charts"))
+            .unwrap_or_default()
     }
 
     /// Nothing for a job that is open or was never there.

@@ -284,7 +284,10 @@ impl People {
     }
 
     fn rule_node(&mut self) -> (u64, Caller, Ask) {
-        let node = self.dice.pick(&self.nodes).clone();
+        let mut node = self.dice.pick(&self.nodes).clone();
+        if self.dice.chance(300) {
+            node = format!("{node}:{}", self.dice.below(u64::from(self.gpus) + 1));
+        }
         let act = match self.dice.chance(500) {
             true => NodeAct::Drain { reason: None },
             false => NodeAct::Resume,

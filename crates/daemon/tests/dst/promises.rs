@@ -42,6 +42,18 @@ pub fn may_launch(world: &World, order: &LaunchOrder) {
     assert_eq!(gpus as usize, order.gpus.len(), "{name} gets other GPUs than are on disk");
 }
 
+/// No new attempt is sent to a GPU that was ill before the turn. The disk is as it was then.
+pub fn not_on_ill_gpus(disk: &Disk, orders: &[Order]) {
+    let ill = disk.charts().into_iter().filter(|chart| chart.illness.is_some());
+    let ill: Vec<String> = ill.map(|chart| chart.device).collect();
+    for order in orders {
+        let Order::Launch(order) = order else { continue };
+        let known = disk.attempts.contains_key(&(order.job.0, order.attempt.0));
+        let there = order.devices.iter().find(|device| ill.contains(device));
+        assert!(known || there.is_none(), "{} starts on {there:?}, which is ill", order.job);
+    }
+}
+
 /// What attempts before this one ended with allows it, and is handed on to it.
 fn follows_from_its_ends(world: &World, order: &LaunchOrder, retries: u32) {
     let (job, attempt) = (order.job, order.attempt);
@@ -56,7 +68,9 @@ fn follows_from_its_ends(world: &World, order: &LaunchOrder, retries: u32) {
             exit.saved.is_none() || order.resumes_from > 0.0 || exit.saved == Some(0.0),
             "{name} is not told of the work that {earlier:?} saved: {exit:?}"
         );
-        failures += u32::from(is_own_failure(exit));
+        let row = world.disk.attempts.get(&(job.0, earlier.0));
+        let excused = row.is_some_and(|row| row.data.contains("lost with GPU"));
+        failures += u32::from(is_own_failure(exit) && !excused);
     }
     assert!(failures <= retries, "{name} is tried again after {failures} failures of {retries}");
 }

@@ -6,7 +6,7 @@ use crate::people::{self, People};
 use crate::promises;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trainyard_backend::{LaunchOrder, NodeSeen, Report};
+use trainyard_backend::{Finding, GpuSeen, LaunchOrder, NodeSeen, Report, Verdict};
 use trainyard_daemon::core::{Core, CoreOptions, Input, Opening, Order, Turn};
 use trainyard_daemon::desk::{Act, NodeAct};
 use trainyard_daemon::flight::Line;
@@ -48,6 +48,8 @@ pub struct World {
     pub people: People,
     /// Nodes as the backend sees them.
     nodes: BTreeMap<String, NodeSeen>,
+    /// GPUs likewise, with what happened that is not on disk yet.
+    gpus: BTreeMap<u8, GpuSeen>,
     pipeline: (String, Pipeline),
     /// The question that is out, its answer, and when that comes.
     thinking: Option<(Question, Thought, u64)>,
@@ -87,6 +89,8 @@ pub struct Seen {
     pub acknowledged: u64,
     /// Attempts that were told of a checkpoint and not of the work in it.
     pub restored_blindly: u64,
+    /// GPUs that fell ill under whatever ran there.
+    pub ill: u64,
     /// Cases in which a policy went on exchanging jobs and another one was chosen.
     pub rescued: u64,
 }
@@ -117,7 +121,7 @@ impl Seen {
         assert!(cases < 100 || rarest > 0, "something never happens: {shown}");
     }
 
-    fn counts(&mut self) -> [&mut u64; 14] {
+    fn counts(&mut self) -> [&mut u64; 15] {
         [
             &mut self.turns,
             &mut self.crashes,
@@ -133,6 +137,7 @@ impl Seen {
             &mut self.bowed,
             &mut self.acknowledged,
             &mut self.restored_blindly,
+            &mut self.ill,
         ]
     }
 }
@@ -165,6 +170,7 @@ impl World {
             machine: Machine::new(seed),
             people: People::new(seed, most, nodes),
             nodes: BTreeMap::new(),
+            gpus: BTreeMap::new(),
             pipeline: (policy.to_owned(), pipeline(policy)),
             thinking: None,
             inbox: Vec::new(),
@@ -235,6 +241,7 @@ impl World {
             announces: self.seed.is_multiple_of(2),
             rules: people::rules(),
             open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
+            gpu_return_after: self.seed.is_multiple_of(3).then_some(Span::secs(20)),
         }
     }
 
@@ -273,6 +280,9 @@ impl World {
         if self.dice.chance(60) {
             self.something_with_a_node();
         }
+        if self.dice.chance(60) {
+            self.something_with_a_gpu();
+        }
         if self.dice.chance(500) {
             self.think_to_the_end();
         }
@@ -296,6 +306,33 @@ impl World {
             unaccounted: self.dice.below(3 * gpus).saturating_sub(2 * gpus) as u32,
         };
         self.see(name, seen);
+    }
+
+    /// A GPU falls ill or seems to, is well again, or a program on it errs.
+    fn something_with_a_gpu(&mut self) {
+        let count = u64::from(self.cluster.gpus());
+        let index = self.dice.below(count) as u8;
+        let verdicts = Verdict::ALL.map(|(verdict, _)| verdict);
+        let found = |dice: &mut Dice| {
+            let (number, verdict) = (dice.below(5), *dice.pick(&verdicts));
+            Finding { code: format!("sign-{number}"), verdict, what: "ill".to_owned() }
+        };
+        let dice = &mut self.dice;
+        let happened: Vec<Finding> = (0..dice.below(3)).map(|_| found(dice)).collect();
+        let stands = dice.chance(300).then(|| found(dice)).into_iter().collect();
+        self.seen.ill +=
+            happened.iter().filter(|found| found.verdict == Verdict::Quarantine).count() as u64;
+        let uuid = format!("GPU-{index}");
+        self.see_gpu(GpuSeen { index, uuid, stands, happened });
+    }
+
+    /// What happened is told again after a start, until it is on disk.
+    fn see_gpu(&mut self, seen: GpuSeen) {
+        let known = self.gpus.entry(seen.index).or_default();
+        let before = std::mem::take(&mut known.happened);
+        let happened = before.into_iter().chain(seen.happened.iter().cloned()).collect();
+        *known = GpuSeen { happened, ..seen.clone() };
+        self.inbox.push(Input::Report(Report::Gpu(seen)));
     }
 
     fn see(&mut self, node: String, seen: NodeSeen) {
@@ -360,9 +397,11 @@ impl World {
             Cut::After(some, others) => (answers, done) = (some, others),
         }
         self.seen.relaunches += orders.iter().filter(|order| self.is_again(order)).count() as u64;
+        promises::not_on_ill_gpus(&self.disk, &orders);
         if let Err(write) = self.disk.commit(&writes) {
             panic!("the store cannot keep {write}");
         }
+        self.gpus.values_mut().for_each(|seen| seen.happened.clear());
         if let Some(store) = &mut self.mirror {
             store.commit(&writes).expect("ours could");
         }
@@ -519,7 +558,8 @@ impl World {
             self.tell(|| format!("start at {at:?}, boot {}, found {found:?}", self.boot));
             let (wall, tenants) = (self.wall(), Tenants::default());
             let nodes = self.nodes.clone();
-            let opening = Opening { loaded, found, tenants, nodes, at, wall };
+            let gpus = self.gpus.values().cloned().collect();
+            let opening = Opening { loaded, found, tenants, nodes, gpus, at, wall };
             let (core, turn) = Core::open(self.options(), opening).expect("the store is sound");
             core.engine().assert_invariants();
             self.people.check(&self.disk);
@@ -537,6 +577,10 @@ impl World {
         for node in self.nodes.keys().cloned().collect::<Vec<String>>() {
             self.see(node, NodeSeen { up: true, ..NodeSeen::default() });
         }
+        for index in 0..self.cluster.gpus() as u8 {
+            let uuid = format!("GPU-{index}");
+            self.see_gpu(GpuSeen { index, uuid, ..GpuSeen::default() });
+        }
         let until = self.now + CALM;
         while self.now < until {
             self.step += 1;
@@ -548,8 +592,12 @@ impl World {
     /// Lets everything go, ends what would never end, and waits until all is over.
     fn live_to_the_end(&mut self) {
         for node in self.people.nodes.clone() {
-            let (ticket, caller, ask) = self.people.act_on_node(node, NodeAct::Resume);
-            self.inbox.push(Input::Ask { ticket, caller, ask });
+            let gpus = self.cluster.nodes.iter().find(|other| other.name == node);
+            let gpus = (0..gpus.map_or(0, |node| node.gpus)).map(|gpu| format!("{node}:{gpu}"));
+            for name in gpus.chain([node.clone()]).collect::<Vec<String>>() {
+                let (ticket, caller, ask) = self.people.act_on_node(name, NodeAct::Resume);
+                self.inbox.push(Input::Ask { ticket, caller, ask });
+            }
         }
         let open: Vec<u32> = self.disk.open().map(|job| job.row.job).collect();
         for job in open {

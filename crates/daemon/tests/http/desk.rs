@@ -339,6 +339,7 @@ fn node(name: &str) -> NodeRow {
         cpus: 1,
         memory_mib: 1,
         reason: None,
+        ill: Vec::new(),
     }
 }
 

@@ -58,6 +58,24 @@ fn jobs_of_others_are_counted_and_never_touched() {
 }
 
 #[test]
+fn what_a_health_check_of_slurm_finds_takes_the_node_out_and_is_told() {
+    let Some(cluster) = Cluster::up("a health check") else { return };
+    let yard = Yard::new(&cluster);
+    seen(&yard, "n4", |seen| seen.up);
+    // As a HealthCheckProgram does it: NHC drains, site tools set FAIL.
+    for state in ["DRAIN", "FAIL"] {
+        let reason = format!("Reason=NHC: GPU 3 has Xid 79 ({state})");
+        let wanted = reason.trim_start_matches("Reason=").to_owned();
+        cluster.slurm("scontrol", &["update", "NodeName=n4", &format!("State={state}"), &reason]);
+        let told = seen(&yard, "n4", |seen| seen.drained.is_some());
+        assert_eq!(told.drained.as_deref(), Some(wanted.as_str()), "{state}");
+        assert!(told.up, "what runs there goes on: {state}");
+        cluster.slurm("scontrol", &["update", "NodeName=n4", "State=RESUME"]);
+        seen(&yard, "n4", |seen| seen.drained.is_none());
+    }
+}
+
+#[test]
 fn a_job_cancelled_in_slurm_is_gone_whether_it_waits_or_runs() {
     let Some(cluster) = Cluster::up("jobs cancelled in Slurm") else { return };
     let mut yard = Yard::new(&cluster);

@@ -201,7 +201,9 @@ impl<'a> Play<'a> {
             Report::Said { job, attempt, .. } => (job, attempt),
             Report::Gone { job, why } => panic!("job {} is gone: {why}", job.0),
             // Nodes and troubles of the backend are no part of these promises.
-            Report::Node { .. } | Report::Trouble(_) | Report::Notice { .. } => return,
+            Report::Node { .. } | Report::Gpu(_) | Report::Trouble(_) | Report::Notice { .. } => {
+                return;
+            }
         };
         *self.heard.entry(id).or_default() += 1;
     }

@@ -51,6 +51,7 @@ fn node(name: &str, gpus: &[&[u32]]) -> NodeRow {
         cpus: 64,
         memory_mib: 524_288,
         reason: None,
+        ill: Vec::new(),
     }
 }
 

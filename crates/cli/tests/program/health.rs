@@ -1,0 +1,100 @@
+//! Machines that break: the real daemon with a stand-in for the library of the NVIDIA driver.
+
+use super::daemon::{Daemon, PATIENCE};
+use super::fake_nvml::FakeNvml;
+use std::fs;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// A folder for the stand-in that goes with the test.
+struct Libraries(PathBuf);
+
+impl Libraries {
+    fn new(name: &str) -> Libraries {
+        Libraries(std::env::temp_dir().join(format!("ty-lib-{}-{name}", std::process::id())))
+    }
+}
+
+impl Drop for Libraries {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn host() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux");
+    name.trim().split('.').next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn an_ill_gpu_is_in_quarantine_alone_its_job_runs_elsewhere_and_an_operator_returns_it() {
+    let libraries = Libraries::new("ill");
+    let Some(fake) = FakeNvml::new(&libraries.0, 2) else { return };
+    let mut daemon = Daemon::start_on("ill", &[], Some(&libraries.0));
+    let job = daemon.submit("ill", "echo on $CUDA_VISIBLE_DEVICES; exec sleep 60", 1);
+    daemon.wait_until(&job, "running");
+    let row = &daemon.json(&["ps", "--json"])["jobs"][0];
+    let held = row["holds"][0]["gpus"][0].as_u64().expect("a GPU");
+    fake.tell(&format!("{held} xid 79"));
+    daemon.wait_to_hear(&["nodes"], "fallen off the bus");
+    let second = format!("job {job} attempt 2 runs");
+    daemon.wait_to_hear(&["events"], &second);
+    let row = daemon.json(&["ps", "--json"])["jobs"][0].clone();
+    assert_eq!(row["holds"][0]["gpus"][0].as_u64(), Some(1 - held), "it runs on the other: {row}");
+    let events = daemon.said(&["events"]);
+    assert!(events.contains(&format!("job {job} goes back to the queue")), "{events}");
+    let nodes = daemon.json(&["nodes", "--json"]);
+    let node = &nodes["nodes"][0];
+    assert_eq!(node["state"], "up", "one GPU is ill, not the node: {node}");
+    let ill = &node["ill"][0];
+    assert_eq!((ill["gpu"].as_u64(), ill["code"].as_str()), (Some(held), Some("xid-79")));
+
+    let both = daemon.submit("both", "true", 2);
+    let why = daemon.said(&["why", &both]);
+    assert!(why.contains("in quarantine") && why.contains("Xid 79"), "{why}");
+
+    daemon.kill();
+    daemon.start_again();
+    assert_eq!(daemon.json(&["nodes", "--json"])["nodes"][0]["ill"][0]["code"], "xid-79");
+
+    daemon.said(&["cancel", &job]);
+    daemon.wait_until(&job, "cancelled");
+    assert_eq!(daemon.standing(&both), "waiting", "a restart does not heal");
+    let said = daemon.said(&["resume", &format!("{}:{held}", host())]);
+    assert!(said.contains("is up"), "{said}");
+    daemon.wait_until(&both, "finished");
+    let again = daemon.ask(&["resume", &format!("{}:{held}", host())]);
+    assert_eq!(again.code, 7, "it is not in quarantine: {}", again.err);
+}
+
+#[test]
+fn a_job_that_fails_with_its_gpu_is_not_to_blame_and_one_that_errs_by_itself_is() {
+    let libraries = Libraries::new("blame");
+    let Some(fake) = FakeNvml::new(&libraries.0, 2) else { return };
+    let daemon = Daemon::start_on("blame", &[], Some(&libraries.0));
+    // Without retries: a failure of its own would be its end.
+    let facts = libraries.0.join("nvml.txt");
+    let script = format!(
+        "[ $TRAINYARD_ATTEMPT = 2 ] && exit 0; \
+         n=${{CUDA_VISIBLE_DEVICES##*-}}; echo $n xid 79 >> {}; exit 1",
+        facts.display()
+    );
+    let lost = daemon.submit("lost", &script, 1);
+    daemon.wait_until(&lost, "finished");
+    let events = daemon.said(&["events"]);
+    assert!(events.contains("lost with GPU"), "{events}");
+
+    let own = daemon.submit("own", "sleep 0.3; exit 1", 1);
+    daemon.wait_until(&own, "failed");
+    fake.tell("0 xid 31");
+    fake.tell("1 xid 31");
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(1) {
+        let nodes = daemon.json(&["nodes", "--json"]);
+        let ill = nodes["nodes"][0]["ill"].as_array().map_or(0, Vec::len);
+        assert_eq!(ill, 1, "Xid 31 is of the application: {nodes}");
+        sleep(Duration::from_millis(100));
+    }
+    assert!(begun.elapsed() < PATIENCE);
+}
