@@ -62,6 +62,13 @@ pub struct Part<'a> {
     shares: Option<&'a [PartOfGpu]>,
 }
 
+impl Part<'_> {
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.nodes.len() + self.jobs.len()
+    }
+}
+
 /// A row and when it last changed.
 #[derive(Clone, Debug)]
 struct Kept<T> {

@@ -15,6 +15,9 @@ use trainyard_api::{Code, Problem};
 /// The head of a file of gzip: deflated, no name, no time, any system (RFC 1952, section 2.3).
 const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 
+/// What a row takes, about.
+const ROW_BYTES: usize = 360;
+
 /// Bytes of all frames that somebody keeps or reads.
 #[derive(Clone, Debug, Default)]
 pub struct Alive(Arc<AtomicUsize>);
@@ -77,7 +80,9 @@ pub struct BoardView {
 impl Frame {
     /// What a board tells somebody who has seen it at `since`.
     pub fn new(board: &Board, since: Option<u64>, alive: &Alive) -> Result<Frame, Problem> {
-        let mut text = serde_json::to_vec(&board.part(since)).map_err(unwritten)?;
+        let part = board.part(since);
+        let mut text = Vec::with_capacity(part.rows() * ROW_BYTES + 1024);
+        serde_json::to_writer(&mut text, &part).map_err(unwritten)?;
         // It is closed behind the part that differs.
         text.pop();
         text.shrink_to_fit();

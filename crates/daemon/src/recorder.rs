@@ -60,6 +60,7 @@ impl Recorder {
             epoch,
             part: 0,
             bytes_max,
+            base_bytes: 0,
             bytes: 0,
             file: None,
             full: Arc::clone(&full),
@@ -110,6 +111,8 @@ struct Tape {
     epoch: u64,
     part: u64,
     bytes_max: u64,
+    /// Bytes of the base, and of what follows it.
+    base_bytes: u64,
     bytes: u64,
     file: Option<(BufWriter<File>, PathBuf)>,
     full: Arc<AtomicBool>,
@@ -147,7 +150,8 @@ impl Tape {
             self.file = None;
             self.say(Some(format!("the flight record cannot be written: {error}")));
         }
-        if self.bytes > self.bytes_max {
+        // A base is as long as the queue, and making one costs as much: there is another when as much follows it.
+        if self.bytes > self.bytes_max.max(self.base_bytes) {
             self.full.store(true, Ordering::Relaxed);
         }
     }
@@ -161,7 +165,11 @@ impl Tape {
         let mut counted = Counted { file, bytes: 0 };
         let written = serde_json::to_writer(&mut counted, line).map_err(io::Error::other);
         let written = written.and_then(|()| counted.write_all(b"\n"));
-        self.bytes += counted.bytes;
+        let bytes = counted.bytes;
+        match line {
+            Line::Base(_) => self.base_bytes = bytes,
+            _ => self.bytes += bytes,
+        }
         written
     }
 

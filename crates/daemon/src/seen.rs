@@ -1,23 +1,26 @@
 //! The daemon at one moment, for whoever looks: rows are made from it without holding anybody up.
 //!
+//! - `census`: what one walk over all jobs tells.
 //! - `rows`: lists of jobs, nodes and shares.
 //! - `shown`: all of it at once, for the board.
 //! - `absent`: what a job could use if it were there.
 //! - `outcome`: why a job waits and what would change that.
 
 mod absent;
+mod census;
 mod outcome;
 mod rows;
 mod shown;
 
 use crate::core::{Chart, Core};
 use crate::record::Record;
+use census::Census;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use trainyard_api::answer::Status;
 use trainyard_backend::NodeSeen;
 use trainyard_engine::{Outlook, Stats};
-use trainyard_framework::Snapshot;
+use trainyard_framework::{Live, Snapshot};
 use trainyard_types::{GpuAt, IdMap, JobId, NodeId, Phase, Time};
 
 pub use outcome::forecast;
@@ -57,6 +60,7 @@ pub struct Seen {
     pub work_max: u64,
     /// The next free id.
     pub next_job: u32,
+    census: OnceLock<Census>,
 }
 
 /// What is known of the daemon beside its core.
@@ -106,6 +110,7 @@ impl Seen {
             seed: core.options.setup.seed,
             work_max: core.options.setup.work_max,
             next_job: core.next_job,
+            census: OnceLock::new(),
         }
     }
 
@@ -119,6 +124,16 @@ impl Seen {
         ))
     }
 
+    /// What one walk over all jobs tells; made when it is first asked for.
+    pub(crate) fn census(&self) -> &Census {
+        self.census.get_or_init(|| Census::new(&self.snapshot.state))
+    }
+
+    /// Jobs that hold GPUs.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = &Live> {
+        self.census().holders.iter().filter_map(|job| self.snapshot.state.live(*job))
+    }
+
     /// An engine's moment in seconds of Unix time.
     pub fn unix(&self, at: Time) -> f64 {
         (self.wall as f64 + at.0 as f64 - self.snapshot.now.0 as f64) / 1e6
@@ -126,11 +141,10 @@ impl Seen {
 
     /// The daemon as a whole.
     pub fn status(&self, health: &Health, user: &str, role: &str) -> Status {
-        let mut jobs: BTreeMap<String, u64> = BTreeMap::new();
+        let jobs = self.census().phases().map(|(name, count)| (name.to_owned(), count)).collect();
         let state = &self.snapshot.state;
         let mut held = vec![0u64; state.cluster.nodes.len()];
-        for live in state.jobs.values() {
-            *jobs.entry(name_of(live.state.phase).to_owned()).or_default() += 1;
+        for live in self.holders() {
             for (node, mask) in live.state.held.iter().flat_map(|held| held.placement.masks()) {
                 held[node.index()] |= mask;
             }

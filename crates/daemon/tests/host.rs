@@ -243,3 +243,29 @@ async fn a_key_gives_the_same_answer_and_a_full_record_begins_anew() {
     once.dedup();
     assert_eq!((once.len(), launched.len()), (102, 102), "every job ran once");
 }
+
+#[tokio::test]
+async fn a_queue_that_is_longer_than_the_record_may_be_does_not_begin_it_anew_at_every_turn() {
+    let bench = Bench::new("long-queue", "good");
+    let held = JobSpec { argv: vec!["true".to_owned()], hold: true, ..JobSpec::default() };
+    let submit = |count: usize| {
+        let request = SubmitRequest { jobs: vec![held.clone(); count], key: None };
+        bench.front.submit(admin(), request)
+    };
+    // Its base is ten times as long as the record may be.
+    submit(400).await.unwrap();
+    let newest = || {
+        let files = std::fs::read_dir(bench.folder.join("flight")).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let part = names.map(|name| name[9..13].parse::<u32>().unwrap()).max();
+        part.expect("a record")
+    };
+    bench.until("a new base", |_| newest() >= 1).await;
+    let before = newest();
+    for _ in 0..60 {
+        submit(1).await.unwrap();
+    }
+    bench.front.capture(admin()).await.unwrap();
+    let begun = newest() - before;
+    assert!(begun <= 2, "begun anew {begun} times for 60 jobs");
+}

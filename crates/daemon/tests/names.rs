@@ -10,6 +10,7 @@ use trainyard_daemon::core::{
 };
 use trainyard_daemon::desk::Act;
 use trainyard_daemon::learn::{Learnt, NAMES_MAX};
+use trainyard_daemon::seen::{Health, Seen};
 use trainyard_daemon::{Caller, Role};
 use trainyard_engine::Setup;
 use trainyard_framework::Beliefs;
@@ -211,4 +212,27 @@ fn what_is_learnt_of_names_is_bounded_and_the_one_with_most_names_loses_first() 
     assert!((0..100).all(|id| save(id, 1) == Span::secs(5)), "another tenant lost what it knew");
     assert_eq!(save(99 + 2 * NAMES_MAX as u32, 2), Span::secs(5), "the newest is known");
     assert_ne!(save(100, 2), Span::secs(5), "the oldest is forgotten");
+}
+
+#[test]
+fn one_walk_over_the_jobs_tells_what_status_shares_and_metrics_show() {
+    let mut daemon = Daemon::new(OPEN_PER_USER_MAX);
+    for (user, count) in [("ann", 3), ("bob", 2), ("ann", 1)] {
+        daemon.submit(user, &names(0, count)).1.expect("they are taken on");
+    }
+    daemon.turn("bob", Ask::Act { job: 5, act: Act::Hold }).1.expect("his own");
+    let seen = Seen::take(&daemon.core, 1, Time(daemon.now), 0);
+    let status = seen.status(&Health::default(), "ann", "user");
+    let count = |name: &str| status.jobs.get(name).copied().unwrap_or(0);
+    assert_eq!((count("unadmitted"), count("blocked")), (5, 1), "{:?}", status.jobs);
+    assert_eq!((status.gpus_used, status.gpus), (0, 1));
+    let fair = seen.fair();
+    let of = |name: &str| fair.iter().find(|row| row.tenant == name).expect("a tenant");
+    assert_eq!((of("ann").waiting, of("bob").waiting, of("ann").running), (4, 2, 0));
+    assert!((of("ann").entitled - 0.5).abs() < 1e-12);
+    let levels = seen.levels();
+    let key = |tenant: &str, phase: &str| (tenant.to_owned(), phase.to_owned());
+    assert_eq!(levels.pending.get(&key("ann", "unadmitted")), Some(&4));
+    assert_eq!(levels.pending.get(&key("bob", "blocked")), Some(&1));
+    assert_eq!(levels.unadmitted.values().sum::<u64>(), 5);
 }

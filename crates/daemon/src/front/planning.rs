@@ -111,7 +111,7 @@ fn row(
     let told = match reason {
         Reason::NotBefore { time } => Some(time.since(now)),
         Reason::After { .. } => None,
-        _ => forecast(&seen.snapshot, &job.want),
+        _ => forecast(seen, &job.want),
     };
     let starts_in_seconds = told.map(|wait| wait.as_secs_f64());
     PlanRow {

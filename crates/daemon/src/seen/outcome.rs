@@ -20,7 +20,7 @@ impl Seen {
         let live = state.live(job)?;
         let now = self.snapshot.now;
         let waits = matches!(live.state.phase, Phase::Waiting | Phase::Unadmitted);
-        let blockers = if waits { blockers(&self.snapshot, &live.spec.want) } else { Vec::new() };
+        let blockers = if waits { blockers(self, &live.spec.want) } else { Vec::new() };
         let nearest =
             explained.reasons.first().and_then(|reason| self.nearest(live, reason, &blockers));
         let not_before = self.not_before(live, &explained.reasons);
@@ -112,7 +112,7 @@ impl Seen {
         if live.state.phase != Phase::Waiting {
             return told;
         }
-        let room = forecast(&self.snapshot, &live.spec.want);
+        let room = forecast(self, &live.spec.want);
         told.max(room.map(|wait| self.snapshot.now + wait))
     }
 }
@@ -133,12 +133,13 @@ fn is_about_room(reason: &Reason) -> bool {
 type Blocker = (JobId, u32, Option<Span>);
 
 /// Jobs that hold GPUs that `want` could use, the first to go first; those of unknown length last.
-fn blockers(snapshot: &Snapshot, want: &Want) -> Vec<Blocker> {
+fn blockers(seen: &Seen, want: &Want) -> Vec<Blocker> {
+    let snapshot = &seen.snapshot;
     let cluster = &snapshot.state.cluster;
     let needs = Needs { work_left: Knowledge::Estimate, rates: true, ..Needs::NOTHING };
     let view = View::new(snapshot.now, &snapshot.state, snapshot.beliefs.as_ref(), &needs);
     let mut all: Vec<Blocker> = Vec::new();
-    for live in snapshot.state.jobs.values() {
+    for live in seen.holders() {
         let Some(held) = &live.state.held else { continue };
         let masks = held.placement.masks().iter();
         let usable: u32 = masks
@@ -189,10 +190,10 @@ fn ending(blockers: &[Blocker], missing: u32) -> Option<String> {
 
 /// How long until so many GPUs are free, if everything that runs ends when it is expected to and nobody else takes
 /// them; nothing where that cannot be told.
-pub fn forecast(snapshot: &Snapshot, want: &Want) -> Option<Span> {
-    let mut free = largest_now(snapshot, want);
+pub fn forecast(seen: &Seen, want: &Want) -> Option<Span> {
+    let mut free = largest_now(&seen.snapshot, want);
     let mut wait = Span::ZERO;
-    for (_, gpus, left) in blockers(snapshot, want) {
+    for (_, gpus, left) in blockers(seen, want) {
         if free >= want.gpus_min {
             break;
         }

@@ -79,7 +79,7 @@ impl Seen {
     pub fn nodes(&self) -> Vec<NodeRow> {
         let cluster = &self.snapshot.state.cluster;
         let mut on: BTreeMap<(u32, u8), Vec<u32>> = BTreeMap::new();
-        for live in self.snapshot.state.jobs.values() {
+        for live in self.holders() {
             for gpu in live.state.held.iter().flat_map(|held| held.placement.each_gpu()) {
                 on.entry((gpu.node.0, gpu.gpu)).or_default().push(live.spec.id.0);
             }
@@ -151,10 +151,11 @@ impl Seen {
         let tenants = &state.tenants;
         let now = self.snapshot.now;
         let mut counts = vec![(0u32, 0u32); tenants.len()];
-        for live in state.jobs.values() {
-            for tenant in tenants.path(live.spec.tenant) {
-                let (waiting, running) = &mut counts[tenant.index()];
-                *(if live.state.is_placed() { running } else { waiting }) += 1;
+        for (id, _) in tenants.iter() {
+            let (waiting, running) = self.census().waiting_and_running(id.index());
+            for above in tenants.path(id) {
+                let sum = &mut counts[above.index()];
+                *sum = (sum.0 + waiting, sum.1 + running);
             }
         }
         let use_of = |id: TenantId| state.usage[id.index()].at(now, state.usage_half_life);
@@ -221,24 +222,21 @@ impl Seen {
     /// row, not for each job.
     fn queued(&self) -> Levels {
         let state = &self.snapshot.state;
-        let mut pending: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        let mut levels = Levels::default();
+        for (id, tenant) in state.tenants.iter() {
+            for (phase, count) in self.census().pending(id.index()) {
+                levels.pending.insert((tenant.name.clone(), phase.to_owned()), count);
+            }
+        }
         let mut unadmitted: HashMap<Discriminant<Reason>, (Reason, u64)> = HashMap::new();
-        for (job, record) in self.records.iter() {
-            let Some(live) = state.live(job).filter(|live| !live.state.is_placed()) else {
-                continue;
-            };
-            let key = (record.submission.tenant.as_str(), name_of(live.state.phase));
-            *pending.entry(key).or_default() += 1;
+        for job in state.unadmitted.iter() {
+            let Some(live) = state.live(job) else { continue };
             if live.state.phase == Phase::Unadmitted {
                 let explained = self.outlook.explain(job);
                 let reason = explained.and_then(|explained| explained.reasons.into_iter().next());
                 let reason = reason.unwrap_or(Reason::Undecided);
                 unadmitted.entry(discriminant(&reason)).or_insert((reason, 0)).1 += 1;
             }
-        }
-        let mut levels = Levels::default();
-        for ((tenant, phase), count) in pending {
-            levels.pending.insert((tenant.to_owned(), phase.to_owned()), count);
         }
         for (reason, count) in unadmitted.into_values() {
             let value = serde_json::to_value(reason).unwrap_or_default();
@@ -255,9 +253,7 @@ impl Seen {
         if waiting == 0 || free == 0 {
             return 0.0;
         }
-        let wants = state.waiting.iter().filter_map(|job| state.live(job));
-        let wanted: u64 = wants.map(|live| u64::from(live.spec.want.gpus)).sum();
-        let gang = wanted.div_ceil(waiting) as u32;
+        let gang = self.census().gpus_wanted.div_ceil(waiting) as u32;
         let stranded: u32 = (state.cluster.nodes.iter())
             .map(|node| (self.snapshot.free.mask(node.id).count_ones(), u32::from(node.gpus)))
             .filter(|(free, gpus)| *free < gang.min(*gpus))
@@ -268,20 +264,16 @@ impl Seen {
 
     /// How long the first waiting job of each tenant still waits, where that can be told.
     fn estimated_waits(&self) -> BTreeMap<String, f64> {
-        let mut firsts: BTreeMap<&str, JobId> = BTreeMap::new();
-        for job in self.snapshot.state.waiting.iter() {
-            if let Some(record) = self.records.get(&job) {
-                firsts.entry(record.submission.tenant.as_str()).or_insert(job);
-            }
-        }
+        let firsts = self.census().first_waiting.iter();
+        let tenants = self.snapshot.state.tenants.iter();
+        let firsts = tenants.zip(firsts).filter_map(|((_, tenant), job)| Some((tenant, (*job)?)));
         let wait = |job: JobId| {
             let live = self.snapshot.state.live(job)?;
             let reasons = self.outlook.explain(job)?.reasons;
             let then = self.not_before(live, &reasons)?;
             Some(then.since(self.snapshot.now).as_secs_f64())
         };
-        let told = firsts.into_iter().filter_map(|(tenant, job)| Some((tenant, wait(job)?)));
-        told.map(|(tenant, wait)| (tenant.to_owned(), wait)).collect()
+        firsts.filter_map(|(tenant, job)| Some((tenant.name.clone(), wait(job)?))).collect()
     }
 }
 

@@ -41,8 +41,7 @@ impl Seen {
 
     /// Jobs that hold less than whole GPUs.
     fn shares(&self) -> Vec<PartOfGpu> {
-        let held = self.snapshot.state.jobs.values();
-        let part = held.filter_map(|live| {
+        let part = self.holders().filter_map(|live| {
             let held = live.state.held.as_ref()?;
             let permille = held.shares.iter().map(|share| share.permille()).min()?;
             (permille < 1000).then_some(PartOfGpu { job: live.spec.id.0, permille })
