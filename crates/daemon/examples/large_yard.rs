@@ -156,6 +156,7 @@ fn host(nodes: u32, folder: &Path, metrics: &Arc<Metrics>) -> (Running, Front) {
         log_bytes_max: 0,
         announces: false,
         gpu_return_after: None,
+        hang: trainyard_daemon::hang::Rule::default(),
     };
     let options = HostOptions {
         core,

@@ -21,6 +21,7 @@ pub mod desk;
 pub mod flight;
 pub mod forecaster;
 pub mod front;
+pub mod hang;
 pub mod host;
 pub mod http;
 pub mod learn;

@@ -129,6 +129,7 @@ impl Bench {
             log_bytes_max: 0,
             announces: false,
             gpu_return_after: None,
+            hang: trainyard_daemon::hang::Rule::default(),
         };
         let options = HostOptions {
             core,

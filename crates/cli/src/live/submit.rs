@@ -117,6 +117,7 @@ fn described_by(args: &RunArgs) -> Result<JobSpec, Failure> {
         priority: args.priority,
         // Whoever runs a command waits for its exit code: a file is the place for jobs that try again by themselves.
         retries: args.retries,
+        on_hang: args.on_hang.into(),
         time_limit_seconds: time_limit.map(|span| span.as_secs_f64()),
         cwd: args.cwd.as_ref().map(|path| path.to_string_lossy().into_owned()),
         processes: if args.per_gpu { Processes::PerGpu } else { Processes::PerNode },

@@ -178,6 +178,7 @@ fn daemon(place: &Path, policy: &str, yard: Yard) -> (Running, Front) {
         log_bytes_max: 1 << 20,
         announces,
         gpu_return_after: None,
+        hang: trainyard_daemon::hang::Rule::default(),
     };
     let options = HostOptions {
         core,

@@ -2,12 +2,13 @@
 
 use super::{Seen, name_of};
 use crate::desk::JobFilter;
+use crate::hang::Hang;
 use crate::metrics::{GpuUse, Levels};
 use crate::record::{Course, Launch, Record, Submission};
 use crate::words;
 use std::collections::BTreeMap;
 use trainyard_api::answer::{
-    AttemptRow, FairRow, Holding, IllGpu, JobDetail, JobRow, NodeRow, Standing,
+    AttemptRow, FairRow, Holding, HungJob, IllGpu, JobDetail, JobRow, NodeRow, Standing,
 };
 use trainyard_framework::Live;
 use trainyard_store::JobRow as StoredJob;
@@ -70,8 +71,29 @@ impl Seen {
             restarts: state.restarts,
             preemptions: state.preemptions,
             priority: spec.priority,
-            why: reason.map_or_else(String::new, |reason| words::sentence(reason, now, tenants)),
+            why: match (reason, self.hang_of(live, record)) {
+                (Some(reason), _) => words::sentence(reason, now, tenants),
+                (None, Some(hang)) => self.hang_words(&hang),
+                (None, None) => String::new(),
+            },
+            hung: self.hang_of(live, record).map(|hang| HungJob {
+                since: hang.wall as f64 / 1e6,
+                usual_seconds: hang.usual.as_secs_f64(),
+                rank: hang.rank,
+            }),
         }
+    }
+
+    /// That a job hangs, as long as it runs.
+    pub(super) fn hang_of(&self, live: &Live, record: &Record) -> Option<Hang> {
+        let watch = record.watch.as_ref()?;
+        let current = live.state.phase == Phase::Running && watch.attempt() == live.state.attempt;
+        watch.hung.filter(|_| current)
+    }
+
+    pub(super) fn hang_words(&self, hang: &Hang) -> String {
+        let silent = self.snapshot.now.since(hang.since);
+        format!("hangs: {}", words::hang(silent, hang.usual, hang.rank))
     }
 
     /// Nodes and what their GPUs do.
@@ -183,6 +205,11 @@ impl Seen {
     pub fn levels(&self) -> Levels {
         let state = &self.snapshot.state;
         let mut levels = Levels::default();
+        let hung = self.records.iter().filter(|(job, record)| {
+            let live = state.live(**job);
+            record.watch.is_some() && live.is_some_and(|live| self.hang_of(live, record).is_some())
+        });
+        levels.hung = hung.count() as u64;
         for (job, record) in self.records.iter() {
             let Some(live) = state.live(*job).filter(|live| !live.state.is_placed()) else {
                 continue;
@@ -310,6 +337,7 @@ fn ended(row: &StoredJob, submission: &Submission, course: &Course) -> JobRow {
         preemptions: state.preemptions,
         priority: submission.spec.priority,
         why: String::new(),
+        hung: None,
     }
 }
 
