@@ -148,10 +148,14 @@ class WithAKeeper(unittest.TestCase):
         self.assertAlmostEqual(messages[2]["rate"], 8.0, places=6)
         self.assertAlmostEqual(messages[2]["step_seconds"], 0.125, places=6)
 
-    def test_one_rank_reports_for_all(self):
+    def test_ranks_beyond_0_tell_only_how_far_they_are_and_seldom(self):
         self.session.rank = 3
-        self.session.step(5)
+        self.session.step(5, loss=0.5)
+        self.session.step(6)
+        self.session.saving()
         self.session.saved(5)
+        self.assertEqual(self.keeper.hear(), {"type": "progress", "done": 5.0, "rank": 3})
+        self.assertEqual(self.keeper.hear(), {"type": "saving"})
         self.assertEqual(self.keeper.hear()["type"], "saved")
 
     def test_what_is_no_number_is_left_out(self):

@@ -12,6 +12,8 @@ import time
 SAVED = 85
 #: Seconds between two looks at the file of orders.
 ORDERS_EVERY = 0.5
+#: Seconds between two messages of a rank beyond 0 at least: they only tell who is behind.
+RANKS_EVERY = 10.0
 
 
 class Session:
@@ -134,20 +136,25 @@ class Session:
 
         The rate is measured here. Fields are those of a progress message: ``loss``, ``epoch``, ``batch``,
         ``accumulation``, ``noise_scale``, ``step_seconds``, ``sync_seconds``. Cheap enough for every step: a message
-        is sent at most every ``report_every`` seconds, the first at once, and by rank 0 alone.
+        is sent at most every ``report_every`` seconds, the first at once. Ranks beyond 0 tell only how far they are,
+        so that one that hangs can be named.
         """
         now = self._clock()
         with self._lock:
             self._measure(done, now)
-            due = self._last_report is None or now - self._last_report >= self._report_every
-            due = due and self.rank == 0
+            every = self._report_every if self.rank == 0 else max(self._report_every, RANKS_EVERY)
+            due = self._last_report is None or now - self._last_report >= every
             if due:
                 self._last_report = now
             rate = self._rate
-        if due:
+        if due and self.rank != 0:
+            self.progress(done=float(done), rank=self.rank)
+        elif due:
             message = {"done": float(done), "total": self.total_steps, "rate": rate}
             if rate:
                 message["step_seconds"] = 1.0 / rate
+            if self.world_size > 1:
+                message["rank"] = 0
             message.update(fields)
             self.progress(**message)
         return self.stop_requested
@@ -156,6 +163,10 @@ class Session:
         """Sends a progress message as it is; fields that are None or no number are left out."""
         message = {name: _number(value) for name, value in fields.items()}
         self._tell("progress", **{k: v for k, v in message.items() if v is not None})
+
+    def saving(self):
+        """Tells that it begins to write a checkpoint: until :meth:`saved` it is not late."""
+        self._tell("saving")
 
     def saved(self, done, seconds=None):
         """Tells that the state of ``done`` steps is on disk.

@@ -103,8 +103,22 @@ pub struct JobRow {
     pub preemptions: u32,
     /// Its priority.
     pub priority: i32,
-    /// What keeps it from running, in one sentence; empty for a job that runs or is over.
+    /// What keeps it from running or from going on, in one sentence; empty for a job that goes on or is over.
     pub why: String,
+    /// That it hangs, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hung: Option<HungJob>,
+}
+
+/// That a job hangs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HungJob {
+    /// Since when it has not advanced, in seconds of Unix time.
+    pub since: f64,
+    /// How long it usually takes from one advance to the next.
+    pub usual_seconds: f64,
+    /// The rank that is behind the others, where ranks tell.
+    pub rank: Option<u32>,
 }
 
 /// GPUs of one node.

@@ -22,7 +22,7 @@ pub mod wire;
 
 pub use array::{ArrayError, ArraySpec, parse_array};
 pub use problem::{Code, Problem};
-pub use spec::{Checkpoint, JobSpec, Processes};
+pub use spec::{Checkpoint, JobSpec, OnHang, Processes};
 
 /// The version of everything here, sent with every answer.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -75,6 +75,15 @@ pub struct JobSpec {
     pub preemptible: bool,
     /// How often it is tried again after a failure of its own; 3 by default.
     pub retries: u16,
+    /// What follows when it hangs: it told of its steps and tells of none any more.
+    #[serde(skip_serializing_if = "OnHang::is_default")]
+    pub on_hang: OnHang,
+    /// It hangs after so many times what it usually takes from one step told to the next; the daemon's own by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hang_times: Option<f64>,
+    /// It does not hang before so many seconds without a step; the daemon's own by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hang_min_seconds: Option<f64>,
     /// How it saves its state.
     pub checkpoint: Checkpoint,
     /// Submitted but not to be started before it is released.
@@ -125,6 +134,9 @@ impl Default for JobSpec {
             min_run_seconds: 0.0,
             preemptible: true,
             retries: trainyard_types::RETRIES_DEFAULT,
+            on_hang: OnHang::default(),
+            hang_times: None,
+            hang_min_seconds: None,
             checkpoint: Checkpoint::default(),
             hold: false,
             array: None,
@@ -163,6 +175,25 @@ impl JobSpec {
             return Some(("batch_per_gpu_min", least, expected));
         }
         None
+    }
+}
+
+/// What follows when a job hangs.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnHang {
+    /// It is told, and the job goes on as it is.
+    #[default]
+    Tell,
+    /// It is stopped and started again, which counts as a failure against its retries.
+    Restart,
+    /// It is stopped and ends as failed.
+    Fail,
+}
+
+impl OnHang {
+    fn is_default(&self) -> bool {
+        *self == OnHang::Tell
     }
 }
 

@@ -81,6 +81,8 @@ impl Told {
     /// Takes note of a message.
     pub fn note(&mut self, message: &FromJob) {
         match message {
+            // Rank 0, or whoever names none, speaks for the job.
+            FromJob::Progress { rank: Some(1..), .. } => {}
             FromJob::Progress { done, total, .. } => {
                 self.done = done.or(self.done);
                 self.total = total.or(self.total);
@@ -88,6 +90,7 @@ impl Told {
             FromJob::Saved { done, .. } => self.note_saved(Some(*done)),
             FromJob::Restored { seconds, .. } => self.restore_seconds = *seconds,
             FromJob::Finished => self.finished = true,
+            FromJob::Saving => {}
         }
     }
 

@@ -158,6 +158,7 @@ fn host(nodes: u32, folder: &Path, metrics: &Arc<Metrics>) -> (Running, Front) {
         rules: Default::default(),
         open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
         gpu_return_after: None,
+        hang: trainyard_daemon::hang::Rule::default(),
     };
     let options = HostOptions {
         core,

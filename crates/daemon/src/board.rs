@@ -297,6 +297,9 @@ fn same_job(one: &JobRow, other: &JobRow) -> bool {
 
 /// A sentence without the time that it counts down.
 fn wordless(why: &str) -> &str {
+    if why.starts_with("hangs: ") {
+        return "hangs";
+    }
     why.rsplit_once(" in ")
         .filter(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()))
         .map_or(why, |(head, _)| head)
@@ -341,6 +344,7 @@ mod tests {
             preemptions: 0,
             priority: 0,
             why: "may not start before its begin time, in 50 s".to_owned(),
+            hung: None,
         }
     }
 

@@ -10,6 +10,7 @@
 //! - `names`: the ids of names without a profile.
 //! - `nodes`: what the backend sees of nodes.
 //! - `gpus`: GPUs that are ill.
+//! - `hangs`: jobs that make no progress any more.
 //! - `obey`: from the engine's actions to orders.
 //! - `open`: from the store to a core.
 
@@ -17,6 +18,7 @@ mod acts;
 mod ending;
 mod gpus;
 mod names;
+mod hangs;
 mod nodes;
 mod obey;
 mod open;
@@ -32,6 +34,7 @@ pub use submit::{JOBS_MAX, OPEN_PER_USER_MAX};
 use crate::access::{Caller, Rules};
 use crate::desk::{Act, NewToken, NodeAct};
 use crate::flight::Line;
+use crate::hang::Rule;
 use crate::record::{Packer, Record};
 use crate::words;
 use serde_json::{Value, json};
@@ -81,6 +84,8 @@ pub struct CoreOptions {
     pub open_per_user_max: usize,
     /// After how long in quarantine a GPU with which nothing is wrong any more returns by itself, if it does.
     pub gpu_return_after: Option<Span>,
+    /// From when on a job hangs that says nothing of it itself.
+    pub hang: Rule,
 }
 
 /// Something that came in.
@@ -198,6 +203,8 @@ pub struct Turn {
     pub failed: u64,
     /// How many GPUs were put into quarantine.
     pub quarantined: u64,
+    /// How many jobs were said to hang.
+    pub hung: u64,
 }
 
 /// The core. See the module's documentation.
@@ -226,6 +233,8 @@ pub struct Core {
     pub(crate) nodes: BTreeMap<String, NodeSeen>,
     /// GPUs that are ill, or were told of as if.
     pub(crate) gpus: BTreeMap<GpuAt, Chart>,
+    /// When which job is looked at, whether it hangs.
+    hang_looks: BTreeSet<(Time, JobId)>,
     /// Names of tokens that are good or have run out.
     tokens: BTreeSet<String>,
     question: Option<Question>,
@@ -272,6 +281,7 @@ impl Core {
         self.now = at.max(self.engine.state().now);
         self.take(rest);
         self.return_gpus();
+        self.look_for_hangs();
         self.moment(self.now);
         self.keep();
         std::mem::take(&mut self.turn)
@@ -293,7 +303,7 @@ impl Core {
     /// When a turn is due though nothing comes in.
     pub fn due(&self) -> Option<Time> {
         let keep = self.is_unkept.then(|| self.kept_at + KEEP_EVERY);
-        self.engine.due().into_iter().chain(keep).chain(self.gpu_due()).min()
+        self.engine.due().into_iter().chain(keep).chain(self.gpu_due()).chain(self.hang_due()).min()
     }
 
     /// The engine, to be looked at.

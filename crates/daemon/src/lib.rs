@@ -22,6 +22,7 @@ pub mod flight;
 pub mod forecaster;
 pub mod frame;
 pub mod front;
+pub mod hang;
 pub mod host;
 pub mod http;
 pub mod learn;

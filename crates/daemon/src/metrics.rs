@@ -126,6 +126,8 @@ pub struct Levels {
     pub gpus: BTreeMap<(GpuUse, String), f64>,
     /// GPUs in quarantine: node, index, and what was found.
     pub ill_gpus: Vec<(String, u8, String)>,
+    /// Jobs that hang.
+    pub hung: u64,
     /// The share of free GPUs that the next waiting job cannot use.
     pub fragmentation: f64,
     /// Use by entitlement, by queue: above 1 is more than its share.
@@ -157,6 +159,8 @@ pub struct Metrics {
     gpus: Family<GpuState, Level>,
     ill_gpus: Family<IllGpu, Level>,
     quarantined: Counter,
+    hung: Level,
+    hangs: Counter,
     fragmentation: Level,
     fair_share: Family<Queue, Level>,
     estimated_wait: Family<Queue, Level>,
@@ -201,6 +205,8 @@ impl Metrics {
             gpus: Family::default(),
             ill_gpus: Family::default(),
             quarantined: Counter::default(),
+            hung: Level::default(),
+            hangs: Counter::default(),
             fragmentation: Level::default(),
             fair_share: Family::default(),
             estimated_wait: Family::default(),
@@ -233,6 +239,9 @@ impl Metrics {
         let help = "GPUs in quarantine, each 1, by what was found";
         self.add("gpu_quarantined", help, self.ill_gpus.clone());
         self.add("gpu_quarantines", "GPUs put into quarantine", self.quarantined.clone());
+        let help = "Jobs that told of steps and tell of none any more";
+        self.add("hung_jobs", help, self.hung.clone());
+        self.add("job_hangs", "Times a job was said to hang", self.hangs.clone());
         let help = "Share of the free GPUs that the next waiting job cannot use";
         self.add_with("fragmentation", help, ratio(), self.fragmentation.clone());
         let help = "Use by entitlement; above 1 is more than the share";
@@ -295,6 +304,11 @@ impl Metrics {
     /// So many GPUs were put into quarantine.
     pub fn quarantined(&self, gpus: u64) {
         self.quarantined.inc_by(gpus);
+    }
+
+    /// So many jobs were said to hang.
+    pub fn hung(&self, jobs: u64) {
+        self.hangs.inc_by(jobs);
     }
 
     /// A decision was made, with so many launches in it.
@@ -365,6 +379,7 @@ impl Metrics {
             let row = IllGpu { node: node.clone(), gpu: *gpu, code: code.clone() };
             self.ill_gpus.get_or_create(&row).set(1.0);
         }
+        self.hung.set(levels.hung as f64);
         self.fragmentation.set(levels.fragmentation);
         let by_queue = [
             (&self.fair_share, &levels.fair_share),

@@ -1,14 +1,15 @@
 //! What the daemon keeps of a job beside what the engine keeps.
 
+use crate::hang::{self, Watch};
 use crate::pace::Pace;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use std::sync::Arc;
-use trainyard_api::JobSpec;
 use trainyard_api::answer::{Holding, Measured};
+use trainyard_api::{JobSpec, OnHang};
 use trainyard_backend::{Exit, Identity};
 use trainyard_engine::Kept;
-use trainyard_types::{Attempt, Job, JobId};
+use trainyard_types::{Attempt, Job, JobId, Time};
 
 /// What was submitted and what follows from it. Never changes; written once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,6 +58,10 @@ pub struct Brief {
     pub grace_seconds: f64,
     /// The exit code that means "saved, start me again".
     pub exit_code: i32,
+    /// What follows when it hangs.
+    pub on_hang: OnHang,
+    /// From when on it hangs, where its user says so: times what is usual, and seconds at least.
+    pub hang: (Option<f64>, Option<f64>),
     packed: Box<str>,
 }
 
@@ -86,6 +91,8 @@ impl Packer {
             expected_seconds: spec.expected_seconds,
             grace_seconds: spec.checkpoint.grace_seconds,
             exit_code: spec.checkpoint.exit_code,
+            on_hang: spec.on_hang,
+            hang: (spec.hang_times, spec.hang_min_seconds),
             packed: packed.into_boxed_str(),
         }
     }
@@ -127,7 +134,7 @@ impl Serialize for Lean<'_> {
             batch_per_gpu_min batch_per_gpu_max gpu_types gpu_permille
             gpu_memory_mib cpus_per_gpu memory_mib_per_gpu nodes_max processes priority weight
             model steps expected_seconds deadline_seconds after begin time_limit_seconds
-            min_run_seconds preemptible retries checkpoint hold array external owner
+            min_run_seconds preemptible retries on_hang hang_times hang_min_seconds checkpoint hold array external owner
         );
         map.end()
     }
@@ -175,6 +182,9 @@ pub struct Course {
     /// Why its user or an operator ended it.
     #[serde(default)]
     pub said: Option<String>,
+    /// How fast its newest attempt told of steps, and whether it hung.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<hang::Kept>,
 }
 
 /// A launch.
@@ -223,6 +233,8 @@ pub struct Record {
     pub total: Option<f64>,
     /// How fast it went. Not kept.
     pub pace: Pace,
+    /// Whether it hangs; nothing for one that told of nothing.
+    pub watch: Option<Box<Watch>>,
 }
 
 impl Record {
@@ -238,6 +250,7 @@ impl Record {
             report: None,
             total: None,
             pace: Pace::default(),
+            watch: None,
         }
     }
 
@@ -251,6 +264,7 @@ impl Record {
             measured: course.measured,
             launch: course.launch,
             said: course.said,
+            watch: course.watch.map(|kept| Box::new(Watch::from_kept(&kept, Time::ZERO))),
             ..Record::new(submission)
         }
     }
@@ -264,6 +278,7 @@ impl Record {
             measured: self.measured,
             launch: self.launch.clone(),
             said: self.said.clone(),
+            watch: self.watch.as_ref().and_then(|watch| watch.keep()),
         }
     }
 }
@@ -271,7 +286,6 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trainyard_types::Time;
 
     #[test]
     fn what_is_packed_is_unpacked_to_the_last_field() {

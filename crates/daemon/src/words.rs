@@ -1,7 +1,7 @@
 //! Reasons in words.
 
 use trainyard_api::answer::Standing;
-use trainyard_types::{End, Phase, Reason, Tenants, Time};
+use trainyard_types::{End, Phase, Reason, Span, Tenants, Time};
 
 /// A moment in seconds from now, for sentences.
 fn in_seconds(now: Time, then: Time) -> String {
@@ -13,6 +13,17 @@ fn in_seconds(now: Time, then: Time) -> String {
 pub fn unaccounted(gpus: u32) -> String {
     let (noun, they) = if gpus == 1 { ("GPU", "it") } else { ("GPUs", "them") };
     format!("{gpus} {noun} set aside: Slurm counts {they} as used, and no job has {they}")
+}
+
+/// What is told of a job that hangs.
+pub fn hang(silent: Span, usual: Span, rank: Option<u32>) -> String {
+    let seconds = |span: Span| match span.as_secs_f64() {
+        seconds if seconds < 10.0 => format!("{seconds:.1} s"),
+        seconds if seconds < 120.0 => format!("{seconds:.0} s"),
+        seconds => format!("{:.0} min", seconds / 60.0),
+    };
+    let rank = rank.map_or_else(String::new, |rank| format!("; rank {rank} is behind the others"));
+    format!("no step for {}, usually one told every {}{rank}", seconds(silent), seconds(usual))
 }
 
 /// One sentence that says why a job does not run.

@@ -170,6 +170,7 @@ impl Engine {
             Event::Hold(job) => self.hold(at, job),
             Event::Release(job) => self.release(at, job),
             Event::Requeue(job) => self.requeue(at, job),
+            Event::GivenUp(job) => self.stop_for_good(at, job, End::Failed),
             Event::Throttle(job, on) => self.throttle(at, job, on),
             Event::TenantAdded(tenant) => self.add_tenant(tenant),
             Event::Started { job, attempt } => self.started(at, job, attempt),

@@ -143,6 +143,9 @@ impl Engine {
         if kept.requeued {
             self.requeued.insert(id);
         }
+        if placed && !goes_on {
+            self.dirty.insert(id);
+        }
         for time in [block.not_before, block.retry_at].into_iter().flatten() {
             self.timers.insert((time, Timer::Unblock(id)));
         }

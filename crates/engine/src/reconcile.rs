@@ -33,6 +33,11 @@ impl Engine {
             return false;
         };
         let attempt = state.attempt;
+        // Whoever is sent back to the queue stops, also where a decision gave it the same place again meanwhile.
+        if self.requeued.contains(&job) && state.phase != Phase::Saving {
+            self.stop(at, job, attempt);
+            return true;
+        }
         match &state.planned {
             Some(planned) if planned == held && state.phase != Phase::Saving => {
                 self.dirty.remove(&job);

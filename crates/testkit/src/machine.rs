@@ -429,19 +429,12 @@ fn leave_of(conduct: Conduct) -> Option<Leave> {
     }
 }
 
-fn progress(done: f64, total: Option<f64>) -> FromJob {
-    FromJob::Progress {
-        done: Some(done),
-        rate: Some(1.0),
-        total,
-        step_seconds: None,
-        sync_seconds: None,
-        batch: None,
-        accumulation: None,
-        noise_scale: None,
-        loss: None,
-        epoch: None,
+fn progress(of_all: f64, of: Option<f64>) -> FromJob {
+    let mut message = FromJob::no_progress();
+    if let FromJob::Progress { done, rate, total, .. } = &mut message {
+        (*done, *rate, *total) = (Some(of_all), Some(1.0), of);
     }
+    message
 }
 
 impl Run {

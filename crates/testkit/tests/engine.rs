@@ -214,6 +214,16 @@ fn a_job_that_stops_by_itself_does_not_begin_again_where_nothing_new_may_begin()
 }
 
 #[test]
+fn a_job_that_is_sent_back_stops_though_a_decision_gives_it_the_same_place_again() {
+    let mut host = host("fifo");
+    host.submit(0, job(0, 8));
+    let actions = host.at(10, Event::Requeue(JobId(0)));
+    let stop = Action::Stop { job: JobId(0), attempt: Attempt(1), why: Why::Asked };
+    assert!(actions.contains(&stop), "{actions:?}");
+    assert_eq!(host.engine.attempt(JobId(0)), Some(Attempt(2)), "and it is started again");
+}
+
+#[test]
 fn a_node_that_fails_often_is_left_alone_for_a_while() {
     let mut host = host("fifo");
     for round in 0..3 {

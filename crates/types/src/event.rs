@@ -21,6 +21,8 @@ pub enum Event {
     Release(JobId),
     /// A user sends a job that holds GPUs back to the queue.
     Requeue(JobId),
+    /// A job is of no use any more and ends as failed.
+    GivenUp(JobId),
     /// Too many jobs of an array run already, or no longer.
     Throttle(JobId, bool),
     /// There is one more tenant; it gets the next id.

@@ -13,7 +13,7 @@ use std::sync::PoisonError;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
-use trainyard_api::wire::{FromJob, ToJob};
+use trainyard_api::wire::{FromJob, Gather, ToJob};
 
 /// How often orders are looked at without a poke.
 const TICK: Duration = Duration::from_millis(500);
@@ -57,7 +57,7 @@ struct Watch {
     told: Told,
     first_progress: Option<Instant>,
     started: Instant,
-    progress: (Option<FromJob>, Instant),
+    progress: (Gather, Instant),
 }
 
 /// Starts the ranks and stays until none of their processes is left.
@@ -92,7 +92,7 @@ pub fn run(mut post: Post) -> Exit {
         told: Told::default(),
         first_progress: None,
         started: now,
-        progress: (None, now),
+        progress: (Gather::default(), now),
     };
     if trouble.is_none() {
         let _ = attempt_dir::write_whole(&watch.post.dir.file("started.json"), &watch.gang.pids);
@@ -215,8 +215,8 @@ impl Watch {
         match &message {
             FromJob::Progress { .. } => {
                 self.first_progress.get_or_insert(now);
-                // The newest is enough; it is passed on in its time.
-                self.progress.0 = Some(message);
+                // The newest of each rank is enough; it is passed on in its time.
+                self.progress.0.take(message);
                 return;
             }
             FromJob::Saved { .. } => {
@@ -224,10 +224,10 @@ impl Watch {
                     stopping.acknowledge(now);
                 }
             }
-            FromJob::Restored { .. } | FromJob::Finished => {}
+            FromJob::Restored { .. } | FromJob::Finished | FromJob::Saving => {}
         }
         self.keep_told();
-        if let Some(progress) = self.progress.0.take() {
+        if let Some(progress) = self.progress.0.give() {
             self.post.poke(Some(progress));
         }
         self.post.poke(Some(message));
@@ -240,9 +240,9 @@ impl Watch {
 
     fn pass_on_progress(&mut self) {
         let (waiting, last) = &mut self.progress;
-        if waiting.is_some() && last.elapsed() >= PROGRESS_EVERY {
+        if waiting.is_new() && last.elapsed() >= PROGRESS_EVERY {
             *last = Instant::now();
-            let message = waiting.take();
+            let message = waiting.give();
             self.post.poke(message);
         }
     }
@@ -373,7 +373,7 @@ impl Watch {
         if let Some(work) = self.post.dir.saved_by_file().filter(|_| self.stopping.is_none()) {
             self.told.note_saved(work);
         }
-        if let Some(progress) = self.progress.0.take() {
+        if let Some(progress) = self.progress.0.give() {
             self.post.poke(Some(progress));
         }
         // All writers are gone, so this ends at once, unless a stranger was handed a descriptor.

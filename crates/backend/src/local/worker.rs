@@ -549,6 +549,6 @@ pub fn sample(message: &FromJob) -> Sample {
         FromJob::Saved { done, .. } | FromJob::Restored { done, .. } => {
             Sample { done: work(done), ..Sample::default() }
         }
-        FromJob::Finished => Sample::default(),
+        FromJob::Finished | FromJob::Saving => Sample::default(),
     }
 }

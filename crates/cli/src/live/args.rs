@@ -215,6 +215,9 @@ pub struct RunArgs {
     /// How often it is tried again after a failure of its own.
     #[arg(long, value_name = "NUMBER", default_value_t = RETRIES_DEFAULT)]
     pub retries: u16,
+    /// What follows when it told of its steps and tells of none any more.
+    #[arg(long, value_name = "ACTION", value_enum, default_value_t = HangAction::Tell)]
+    pub on_hang: HangAction,
     /// A variable of its environment (repeatable); kept with the job, so not for secrets.
     #[arg(long = "env", value_name = "NAME=VALUE")]
     pub env: Vec<String>,
@@ -345,6 +348,27 @@ pub struct LogsArgs {
     pub tail: Option<usize>,
     #[command(flatten)]
     pub asking: Asking,
+}
+
+/// What follows when a job hangs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum HangAction {
+    /// It is told.
+    Tell,
+    /// It is stopped and started again, which counts against its retries.
+    Restart,
+    /// It is stopped and ends as failed.
+    Fail,
+}
+
+impl From<HangAction> for trainyard_api::OnHang {
+    fn from(action: HangAction) -> trainyard_api::OnHang {
+        match action {
+            HangAction::Tell => trainyard_api::OnHang::Tell,
+            HangAction::Restart => trainyard_api::OnHang::Restart,
+            HangAction::Fail => trainyard_api::OnHang::Fail,
+        }
+    }
 }
 
 /// One node.

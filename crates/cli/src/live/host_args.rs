@@ -96,6 +96,12 @@ pub struct HealthArgs {
     /// After how long in quarantine a GPU with which nothing is wrong any more returns by itself [default: never].
     #[arg(long, value_name = "SPAN")]
     pub gpu_return_after: Option<String>,
+    /// A job hangs that has told of no step for so many times its usual time between two.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10.0)]
+    pub hang_times: f64,
+    /// And for this long at least.
+    #[arg(long, value_name = "SPAN", default_value = "5m")]
+    pub hang_min: String,
 }
 
 /// How a Slurm cluster is scheduled.

@@ -25,6 +25,7 @@ use trainyard_daemon::access::{Role, Rules};
 use trainyard_daemon::core::CoreOptions;
 use trainyard_daemon::desk::PolicyRequest;
 use trainyard_daemon::front::{Front, label};
+use trainyard_daemon::hang::Rule;
 use trainyard_daemon::host::{Host, HostOptions, Message, Running};
 use trainyard_daemon::http::{HttpOptions, Server, TlsSource};
 use trainyard_daemon::metrics::Metrics;
@@ -210,6 +211,7 @@ fn core_options(
         rules,
         open_per_user_max: args.jobs_per_user_max,
         gpu_return_after: args.health.gpu_return_after.as_deref().map(return_after).transpose()?,
+        hang: hang(&args.health)?,
     };
     Ok((core, tenants))
 }
@@ -253,6 +255,17 @@ fn backend(
         let _ = messages.send(Message::Report(report));
     };
     Local::new(options, reports).map_err(operation)
+}
+
+/// From when on a job hangs.
+fn hang(args: &HealthArgs) -> Result<Rule, Failure> {
+    let least = options::span("--hang-min", &args.hang_min)?;
+    let times = args.hang_times;
+    if !(1.0..=1e6).contains(&times) {
+        let expected = "a number from 1 to 1000000";
+        return Err(Failure::flag("--hang-times", &times.to_string(), expected));
+    }
+    Ok(Rule { times, least })
 }
 
 fn return_after(text: &str) -> Result<Span, Failure> {

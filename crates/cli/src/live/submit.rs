@@ -116,6 +116,7 @@ fn described_by(args: &RunArgs) -> Result<JobSpec, Failure> {
         tenant: args.tenant.clone(),
         priority: args.priority,
         retries: args.retries,
+        on_hang: args.on_hang.into(),
         time_limit_seconds: time_limit.map(|span| span.as_secs_f64()),
         cwd: args.cwd.as_ref().map(|path| path.to_string_lossy().into_owned()),
         processes: match (args.per_gpu, args.per_node) {

@@ -180,6 +180,7 @@ fn daemon(place: &Path, policy: &str, yard: Yard) -> (Running, Front) {
         rules: Default::default(),
         open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
         gpu_return_after: None,
+        hang: trainyard_daemon::hang::Rule::default(),
     };
     let options = HostOptions {
         core,

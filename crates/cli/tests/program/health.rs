@@ -98,3 +98,62 @@ fn a_job_that_fails_with_its_gpu_is_not_to_blame_and_one_that_errs_by_itself_is(
     }
     assert!(begun.elapsed() < PATIENCE);
 }
+
+/// A program of two ranks that tells of ten steps of each, of which rank 1 misses the last, and then stands still.
+const STANDS_STILL: &str = r#"
+import json, os, socket, time
+s = socket.socket(socket.AF_UNIX)
+s.connect(os.environ["TRAINYARD_SOCKET"])
+def say(**m):
+    s.sendall((json.dumps(m) + "\n").encode())
+for step in range(1, 11):
+    say(type="progress", done=step, rank=0)
+    say(type="progress", done=min(step, 9), rank=1)
+    time.sleep(0.15)
+if os.environ["TRAINYARD_ATTEMPT"] == "2":
+    say(type="finished")
+else:
+    time.sleep(600)
+"#;
+
+fn submit_still(daemon: &Daemon, then: &str) -> String {
+    fs::write(daemon.folder.join("still.py"), STANDS_STILL).expect("a file");
+    let file = format!("{then}.toml");
+    let text = format!(
+        "name = \"{then}\"\ncommand = [\"python3\", \"still.py\"]\non_hang = \"{then}\"\n\
+         hang_min = \"1s\"\nhang_times = 3\nretries = 1\n[checkpoint]\ngrace = \"1s\"\n"
+    );
+    fs::write(daemon.folder.join(&file), text).expect("a file");
+    let submitted = daemon.json(&["submit", &file, "--json"]);
+    submitted["jobs"][0].as_u64().expect("an id").to_string()
+}
+
+#[test]
+fn a_program_that_stops_telling_is_called_hung_with_its_rank_and_its_user_decides() {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: there is no python3");
+        return;
+    }
+    let daemon = Daemon::start_with("hangs", &["--gpus", "3"]);
+    let silent = daemon.submit("silent", "exec sleep 600", 1);
+    let told = submit_still(&daemon, "tell");
+    daemon.wait_to_hear(&["why", &told], "hangs: no step for");
+    let why = daemon.said(&["why", &told]);
+    assert!(why.contains("rank 1 is behind the others"), "{why}");
+    assert!(daemon.said(&["ps"]).contains("hangs: no step"));
+    let row = daemon.json(&["job", "show", &told, "--json"]);
+    assert_eq!(row["hung"]["rank"], 1, "{row}");
+    let events = daemon.said(&["events"]);
+    assert!(events.contains(&format!("job {told} attempt 1 hangs")), "{events}");
+
+    let failed = submit_still(&daemon, "fail");
+    daemon.wait_until(&failed, "failed");
+    let events = daemon.said(&["events"]);
+    assert!(events.contains(&format!("job {failed} is over: failed (hung: ")), "{events}");
+
+    let again = submit_still(&daemon, "restart");
+    daemon.wait_to_hear(&["events"], &format!("job {again} attempt 1: hung, no step"));
+    assert_eq!(daemon.standing(&told), "running", "it was told, and nothing else");
+    let quiet = daemon.json(&["job", "show", &silent, "--json"]);
+    assert_eq!(quiet["hung"], serde_json::Value::Null, "who never told does not hang: {quiet}");
+}

@@ -176,6 +176,7 @@ impl Core {
         let why = match why {
             Why::Preempted => "another job takes its place",
             Why::Moved => "it goes on elsewhere",
+            Why::Asked if record.watch.as_ref().is_some_and(|watch| watch.acted) => "it hangs",
             Why::Asked => "it was asked to",
             Why::TimeLimit => "its time limit is used up",
             Why::Pruned => "the policy ended it",

@@ -5,7 +5,7 @@ use super::{Core, CoreOptions, Order, Turn};
 use crate::flight::{Base, FLIGHT_VERSION, Line};
 use crate::learn::Learnt;
 use crate::record::{Course, Packer, Record, Submission};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use trainyard_backend::{Exit, Found, GpuSeen, NodeSeen, StopOrder};
 use trainyard_engine::{Engine, Kept};
@@ -106,6 +106,7 @@ impl Core {
             drained,
             nodes: BTreeMap::new(),
             gpus: BTreeMap::new(),
+            hang_looks: BTreeSet::new(),
             tokens: tokens.into_iter().map(|token| token.name).collect(),
             question: None,
             kept_at: at,
@@ -122,6 +123,7 @@ impl Core {
         }
         core.restore_gpus(charts);
         core.rebuild_arrays();
+        core.watch_again();
         let base = core.base();
         core.turn.lines.push(base);
         let mut found: BTreeMap<(JobId, Attempt), Found> =

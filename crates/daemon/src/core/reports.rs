@@ -3,6 +3,7 @@
 use super::ending::{self, Ending, Terms};
 use super::{Core, Order};
 use crate::record::Unit;
+use crate::words;
 use serde_json::json;
 use trainyard_api::wire::FromJob;
 use trainyard_backend::{Exit, Report};
@@ -55,9 +56,13 @@ impl Core {
             self.started(job, attempt);
         }
         let wall = self.wall;
+        self.watch_progress(job, attempt, message);
         let Some(record) = self.record_mut(job) else { return };
         let mut sample = sample;
         match message {
+            // Only how far ranks are, which is no news of the job.
+            FromJob::Progress { done: None, ranks, .. } if !ranks.is_empty() => {}
+            FromJob::Progress { rank: Some(1..), .. } => return,
             FromJob::Progress { done, total, rate, .. } => {
                 record.pace.take(wall as f64 / 1e6, *done, *rate);
                 record.total = total.or(record.total);
@@ -71,7 +76,7 @@ impl Core {
             FromJob::Restored { seconds, .. } => {
                 record.measured.restore = seconds.or(record.measured.restore);
             }
-            FromJob::Finished => {}
+            FromJob::Finished | FromJob::Saving => {}
         }
         let (unit, total) = (record.submission.unit, record.total);
         let expected = record.submission.expected_seconds;
@@ -93,6 +98,7 @@ impl Core {
         self.learn_costs(job, attempt, &exit);
         let held = self.engine.state().live(job).and_then(|live| live.state.held.clone());
         let (event, outcome) = self.judge_exit(job, attempt, &exit);
+        let (event, outcome) = self.blamed(event, outcome);
         let (event, outcome) = self.excused(event, outcome, held.as_ref());
         let wall = self.wall;
         if let Some(record) = self.record_mut(job) {
@@ -118,6 +124,22 @@ impl Core {
         self.event(kind, Some(job), &sentence, json!({ "attempt": attempt.0 }));
         self.apply(event);
         self.turn.orders.push(Order::Forget(job, attempt));
+    }
+
+    /// An attempt that was stopped because it hung has failed, however it stopped: otherwise it could hang for ever.
+    fn blamed(&self, event: Event, outcome: String) -> (Event, String) {
+        match event {
+            Event::Stopped { job, attempt, done } => match self.is_restarted(job, attempt) {
+                Some(hang) => {
+                    let silent = self.now.since(hang.since);
+                    let said = words::hang(silent, hang.usual, hang.rank);
+                    let event = Event::Failed { job, attempt, cause: Cause::Job, done };
+                    (event, format!("hung, {said} ({outcome})"))
+                }
+                None => (event, outcome),
+            },
+            event => (event, outcome),
+        }
     }
 
     /// A failure on a GPU that is ill is not the job's: the attempt is lost, and another one follows.
@@ -190,7 +212,7 @@ impl Core {
     }
 
     /// Something that only the record knows must survive a restart.
-    fn keep_course(&mut self, job: JobId) {
+    pub(super) fn keep_course(&mut self, job: JobId) {
         let (Some(record), Some(kept)) = (self.records.get(&job), self.engine.kept(job)) else {
             return;
         };

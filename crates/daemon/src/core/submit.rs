@@ -470,6 +470,8 @@ fn check_numbers(spec: &JobSpec) -> Result<(), Problem> {
         ("deadline_seconds", spec.deadline_seconds, 10.0 * YEAR),
         ("time_limit_seconds", spec.time_limit_seconds, 10.0 * YEAR),
         ("min_run_seconds", Some(spec.min_run_seconds), YEAR),
+        ("hang_times", spec.hang_times, 1e6),
+        ("hang_min_seconds", spec.hang_min_seconds, YEAR),
         ("checkpoint.grace_seconds", Some(spec.checkpoint.grace_seconds), 86_400.0),
         ("steps", spec.steps, 1e18),
         ("weight", Some(spec.weight), 1e6),

@@ -304,6 +304,7 @@ impl Host {
         self.shared.note_ended(turn.ended.iter().map(|(job, _)| *job));
         let metrics = &self.shared.metrics;
         metrics.quarantined(turn.quarantined);
+        metrics.hung(turn.hung);
         for (_, waited) in &turn.launched {
             metrics.admitted();
             metrics.waited(waited.as_secs_f64());

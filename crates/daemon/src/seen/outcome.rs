@@ -29,11 +29,14 @@ impl Seen {
         let sentences = explained.reasons.iter();
         let sentences = sentences.map(|reason| words::sentence(reason, now, &state.tenants));
         let ill = self.ill_gpus_for(&live.spec.want).filter(|_| waits);
+        let record = self.records.get(&job);
+        let hang = record.and_then(|record| self.hang_of(live, record));
+        let hang = hang.map(|hang| self.hang_words(&hang));
         Some(WhyAnswer {
             job: job.0,
             standing: words::standing(live.state.phase),
             since: self.unix(explained.since),
-            reasons: sentences.chain(absent).chain(ill).collect(),
+            reasons: sentences.chain(absent).chain(ill).chain(hang).collect(),
             data: (explained.reasons.iter())
                 .map(|reason| serde_json::to_value(reason).unwrap_or_default())
                 .collect(),

@@ -2,13 +2,14 @@
 
 use super::{Seen, name_of};
 use crate::desk::JobFilter;
+use crate::hang::Hang;
 use crate::metrics::{GpuUse, Levels};
 use crate::record::{Course, Launch, Record, Submission};
 use crate::words;
 use std::collections::{BTreeMap, HashMap};
 use std::mem::{Discriminant, discriminant};
 use trainyard_api::answer::{
-    AttemptRow, FairRow, Holding, IllGpu, JobDetail, JobRow, NodeRow, Standing,
+    AttemptRow, FairRow, Holding, HungJob, IllGpu, JobDetail, JobRow, NodeRow, Standing,
 };
 use trainyard_framework::Live;
 use trainyard_store::JobRow as StoredJob;
@@ -71,8 +72,29 @@ impl Seen {
             restarts: state.restarts,
             preemptions: state.preemptions,
             priority: spec.priority,
-            why: reason.map_or_else(String::new, |reason| words::sentence(reason, now, tenants)),
+            why: match (reason, self.hang_of(live, record)) {
+                (Some(reason), _) => words::sentence(reason, now, tenants),
+                (None, Some(hang)) => self.hang_words(&hang),
+                (None, None) => String::new(),
+            },
+            hung: self.hang_of(live, record).map(|hang| HungJob {
+                since: hang.wall as f64 / 1e6,
+                usual_seconds: hang.usual.as_secs_f64(),
+                rank: hang.rank,
+            }),
         }
+    }
+
+    /// That a job hangs, as long as it runs.
+    pub(super) fn hang_of(&self, live: &Live, record: &Record) -> Option<Hang> {
+        let watch = record.watch.as_ref()?;
+        let current = live.state.phase == Phase::Running && watch.attempt() == live.state.attempt;
+        watch.hung.filter(|_| current)
+    }
+
+    pub(super) fn hang_words(&self, hang: &Hang) -> String {
+        let silent = self.snapshot.now.since(hang.since);
+        format!("hangs: {}", words::hang(silent, hang.usual, hang.rank))
     }
 
     /// Nodes and what their GPUs do.
@@ -190,6 +212,11 @@ impl Seen {
     pub fn levels(&self) -> Levels {
         let state = &self.snapshot.state;
         let mut levels = self.queued();
+        let is_hung = |live: &&Live| {
+            let record = self.records.get(&live.spec.id);
+            record.is_some_and(|record| self.hang_of(live, record).is_some())
+        };
+        levels.hung = self.holders().filter(is_hung).count() as u64;
         for (node, row) in state.cluster.nodes.iter().zip(self.nodes()) {
             let used = row.gpus.iter().filter(|jobs| !jobs.is_empty()).count() as f64;
             let idle = |ill: &&IllGpu| row.gpus[usize::from(ill.gpu)].is_empty();
@@ -325,6 +352,7 @@ fn ended(row: &StoredJob, submission: &Submission, course: &Course) -> JobRow {
         preemptions: state.preemptions,
         priority: submission.spec.priority,
         why: String::new(),
+        hung: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::disk::Disk;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_api::answer::{SubmitRequest, Submitted};
-use trainyard_api::{Checkpoint, Code, JobSpec, Problem};
+use trainyard_api::{Checkpoint, Code, JobSpec, OnHang, Problem};
 use trainyard_daemon::access::Rules;
 use trainyard_daemon::core::{Ask, Said};
 use trainyard_daemon::desk::{Act, NewToken, NodeAct, TokenInfo};
@@ -204,6 +204,7 @@ impl People {
             preemptible: dice.chance(850),
             retries: dice.below(3) as u16,
             hold: dice.chance(80),
+            on_hang: *dice.pick(&[OnHang::Tell, OnHang::Restart, OnHang::Fail]),
             checkpoint: Checkpoint {
                 grace_seconds: *dice.pick(&[0.0, 2.0, 10.0]),
                 ..Checkpoint::default()

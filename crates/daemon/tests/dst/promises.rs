@@ -3,7 +3,7 @@
 use crate::disk::Disk;
 use crate::world::{World, pipeline};
 use std::collections::BTreeMap;
-use trainyard_api::JobSpec;
+use trainyard_api::{JobSpec, OnHang};
 use trainyard_backend::{Exit, LaunchOrder};
 use trainyard_daemon::core::{Ask, Core, Input, Order, beliefs};
 use trainyard_daemon::flight::{self, Line, Replayed};
@@ -168,6 +168,7 @@ pub fn when_calm(world: &World) {
 pub fn at_the_end(world: &World) {
     let World { disk, machine, people, .. } = world;
     assert!(!people.is_waiting(), "somebody still waits for an answer");
+    hangs_follow_their_jobs(disk, &machine.exits);
     assert!(machine.runs.is_empty(), "never forgotten: {:?}", machine.runs.keys());
     let again = &machine.asked_in_vain;
     assert!(again.is_empty(), "launched again after they were forgotten: {again:?}");
@@ -180,7 +181,10 @@ pub fn at_the_end(world: &World) {
         } else if is_own_end(exit) {
             // Whoever was asked to end for good did so, if it did not say more.
             let for_good = ["cancelled", "time-limit", "pruned"];
-            let right = end.is_some_and(|end| end == "finished" || for_good.contains(&end));
+            let given_up = disk.jobs[&job.0].course.said.as_deref().is_some_and(is_of_hang);
+            let right = end.is_some_and(|end| {
+                end == "finished" || for_good.contains(&end) || end == "failed" && given_up
+            });
             assert!(right, "{job} exited well as {attempt:?} and is {end:?}");
         }
     }
@@ -189,6 +193,29 @@ pub fn at_the_end(world: &World) {
             machine.exits.range((JobId(*job), Attempt(0))..=(JobId(*job), Attempt(u32::MAX)));
         let well = well.filter(|(_, exit)| is_own_end(exit)).count();
         assert!(well > 0 || row.row.end.as_deref() != Some("finished"), "job {job} never finished");
+    }
+}
+
+fn is_of_hang(said: &str) -> bool {
+    said.starts_with("hung: ")
+}
+
+/// Only who told of steps hangs, and then what its user wrote follows, and nothing else.
+fn hangs_follow_their_jobs(disk: &Disk, exits: &BTreeMap<(JobId, Attempt), Exit>) {
+    for (job, row) in &disk.jobs {
+        let then = row.submission.spec.on_hang;
+        let given_up = row.course.said.as_deref().is_some_and(is_of_hang);
+        assert!(!given_up || then == OnHang::Fail, "job {job} was given up, and wants {then:?}");
+    }
+    for ((job, attempt), row) in &disk.attempts {
+        if !row.data.contains("\"hung, no step") {
+            continue;
+        }
+        let then = disk.jobs[job].submission.spec.on_hang;
+        assert_eq!(then, OnHang::Restart, "job {job} attempt {attempt} was restarted");
+        let exit = exits.get(&(JobId(*job), Attempt(*attempt)));
+        let told = exit.is_some_and(|exit| exit.done.is_some());
+        assert!(told, "job {job} attempt {attempt} hung and never told of a step");
     }
 }
 

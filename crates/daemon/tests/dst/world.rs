@@ -10,6 +10,7 @@ use trainyard_backend::{Finding, GpuSeen, LaunchOrder, NodeSeen, Report, Verdict
 use trainyard_daemon::core::{Core, CoreOptions, Input, Opening, Order, Turn};
 use trainyard_daemon::desk::{Act, NodeAct};
 use trainyard_daemon::flight::Line;
+use trainyard_daemon::hang::Rule;
 use trainyard_engine::{Quarantine, Question, Setup, Thought};
 use trainyard_framework::{Pipeline, PolicyError};
 use trainyard_policies::compose::Selection;
@@ -91,6 +92,8 @@ pub struct Seen {
     pub restored_blindly: u64,
     /// GPUs that fell ill under whatever ran there.
     pub ill: u64,
+    /// Jobs that were said to hang.
+    pub hung: u64,
     /// Cases in which a policy went on exchanging jobs and another one was chosen.
     pub rescued: u64,
 }
@@ -121,7 +124,7 @@ impl Seen {
         assert!(cases < 100 || rarest > 0, "something never happens: {shown}");
     }
 
-    fn counts(&mut self) -> [&mut u64; 15] {
+    fn counts(&mut self) -> [&mut u64; 16] {
         [
             &mut self.turns,
             &mut self.crashes,
@@ -138,6 +141,7 @@ impl Seen {
             &mut self.acknowledged,
             &mut self.restored_blindly,
             &mut self.ill,
+            &mut self.hung,
         ]
     }
 }
@@ -242,6 +246,7 @@ impl World {
             rules: people::rules(),
             open_per_user_max: trainyard_daemon::core::OPEN_PER_USER_MAX,
             gpu_return_after: self.seed.is_multiple_of(3).then_some(Span::secs(20)),
+            hang: Rule { times: 3.0, least: Span::secs(8) },
         }
     }
 
@@ -382,7 +387,8 @@ impl World {
     /// Deals with a turn as a daemon does, as far as it gets. Whether the core lives on.
     fn carry_out(&mut self, turn: Turn) -> bool {
         self.seen.turns += 1;
-        let Turn { writes, replies, orders, lines, question, .. } = turn;
+        let Turn { writes, replies, orders, lines, question, hung, .. } = turn;
+        self.seen.hung += hung;
         self.lines.extend(lines);
         let (mut answers, mut done) = (replies.len(), orders.len());
         let cut = self.cut(!writes.is_empty(), (answers, done));

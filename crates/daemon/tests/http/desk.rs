@@ -95,6 +95,7 @@ fn row(id: u32, user: &str) -> JobRow {
         preemptions: 0,
         priority: 0,
         why: String::new(),
+        hung: None,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::decide::{self, Known, Sight, Step};
 use crate::ledger::Stage;
 use crate::seen::SlurmJob;
 use std::time::{Duration, Instant};
-use trainyard_api::wire::FromJob;
+use trainyard_api::wire::{FromJob, Gather};
 use trainyard_backend::{Report, sample};
 use trainyard_types::JobId;
 
@@ -245,14 +245,23 @@ fn was_cut_short(job: &SlurmJob) -> bool {
     !job.nodes.is_empty() && ran.is_some_and(|seconds| seconds <= LAUNCH_SECONDS)
 }
 
-/// Of progress only the newest is passed on; everything else is.
+/// Of progress only the newest of each rank is passed on, as one message; everything else is.
 fn newest(messages: Vec<FromJob>) -> Vec<FromJob> {
     let is_progress = |message: &FromJob| matches!(message, FromJob::Progress { .. });
     let last = messages.iter().rposition(is_progress);
-    let all = messages.into_iter().enumerate();
-    all.filter(|(at, message)| !is_progress(message) || Some(*at) == last)
-        .map(|(_, message)| message)
-        .collect()
+    let mut gather = Gather::default();
+    let mut all = Vec::with_capacity(messages.len());
+    for (at, message) in messages.into_iter().enumerate() {
+        if !is_progress(&message) {
+            all.push(message);
+            continue;
+        }
+        gather.take(message);
+        if Some(at) == last {
+            all.extend(gather.give());
+        }
+    }
+    all
 }
 
 /// Whether a job waits for something that does not come.

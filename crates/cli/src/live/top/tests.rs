@@ -37,6 +37,7 @@ fn job(id: u32, standing: Standing, gpus: u32) -> JobRow {
         preemptions: 0,
         priority: 0,
         why: String::new(),
+        hung: None,
     }
 }
 
