@@ -17,8 +17,8 @@
 mod acts;
 mod ending;
 mod gpus;
-mod names;
 mod hangs;
+mod names;
 mod nodes;
 mod obey;
 mod open;

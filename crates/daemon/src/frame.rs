@@ -203,6 +203,7 @@ mod tests {
             restarts: 0,
             preemptions: 0,
             priority: 0,
+            hung: None,
             why: String::new(),
         };
         let mut board = Board::new(100);

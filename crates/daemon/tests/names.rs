@@ -46,6 +46,7 @@ impl Daemon {
             open_per_user_max,
             rules: Default::default(),
             gpu_return_after: None,
+            hang: Default::default(),
         };
         let (tenants, nodes) = (Tenants::default(), BTreeMap::new());
         let (found, at, wall) = (Vec::new(), Time::ZERO, 0);

@@ -152,9 +152,9 @@ impl Core {
     pub(super) fn watch_again(&mut self) {
         let mut again: BTreeMap<JobId, Attempt> = BTreeMap::new();
         for (job, record) in self.records.iter() {
-            let current = self.engine.state().live(*job).map(|live| live.state.attempt);
+            let current = self.engine.state().live(job).map(|live| live.state.attempt);
             let watched = record.watch.as_ref().map(|watch| watch.attempt());
-            again.extend(current.filter(|_| watched == current).map(|attempt| (*job, attempt)));
+            again.extend(current.filter(|_| watched == current).map(|attempt| (job, attempt)));
         }
         let now = self.now;
         for job in again.into_keys() {
