@@ -179,7 +179,7 @@ fn links(device: &Device<'_>) -> Vec<Link> {
     let one = |link: u8| {
         let own = device.link_wrapper_for(u32::from(link));
         let active = own.is_active().ok()?;
-        let errors = sorts.iter().filter_map(|sort| own.error_counter(sort.clone()).ok());
+        let errors = sorts.iter().filter_map(|sort| own.error_counter(*sort).ok());
         Some(Link { link, active, errors: errors.sum() })
     };
     (0..LINKS_MAX).map_while(one).collect()
