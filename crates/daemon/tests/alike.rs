@@ -38,7 +38,7 @@ fn asked(policy: &str, held: u32) -> u64 {
     let count = Arc::new(AtomicU64::new(0));
     let place = std::mem::replace(&mut pipeline.place, Box::new(Nowhere));
     pipeline.place = Box::new(Counting(place, Arc::clone(&count)));
-    let mut submit = |engine: &mut Engine, id: u32, gpus: u32, seconds: f64| {
+    let submit = |engine: &mut Engine, id: u32, gpus: u32, seconds: f64| {
         let mut job = Job::simple(JobId(id), Time::ZERO, gpus);
         (job.model, job.declared) = (ModelId(NAMES + id), Some(Work(seconds)));
         engine.apply(Time::ZERO, Event::Submitted(Arc::new(job)));
