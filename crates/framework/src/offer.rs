@@ -573,7 +573,11 @@ impl<'a> Offer<'a> {
                     ceiling: state.tenants.get(tenant).ceiling.unwrap_or(0),
                     used: (self.used_permille[tenant.index()] / 1000) as u32,
                 },
-                _ if free >= need && !self.view.cluster().rules.is_none() => {
+                // One node is together enough for any rule of shapes.
+                _ if free >= need
+                    && !self.view.cluster().rules.is_none()
+                    && job.spec.want.nodes_max != 1 =>
+                {
                     Reason::Uneven { need, free }
                 }
                 _ if free >= need => Reason::Fragmented { need, free },
