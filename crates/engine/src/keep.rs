@@ -1,6 +1,7 @@
 //! What must survive a restart, and an engine made from it.
 
 use crate::engine::{Block, Engine, Timer};
+use crate::lifecycle::even;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trainyard_framework::{Live, Usage, used_permille};
@@ -108,6 +109,9 @@ impl Engine {
     fn put_back(&mut self, at: Time, job: Arc<Job>, kept: Kept) {
         let id = job.id;
         self.make_room(id);
+        // As at its submission; one that runs has the sizes that it was launched with.
+        let runs = kept.state.held.is_some();
+        let job = if runs { job } else { even(job, &self.state.cluster) };
         let block = Block {
             by_user: kept.by_user,
             throttled: kept.throttled,

@@ -452,7 +452,7 @@ impl Engine {
 }
 
 /// Where not every size can be launched, the sizes that a job names become the nearest that can.
-fn even(mut job: Arc<Job>, cluster: &Cluster) -> Arc<Job> {
+pub(crate) fn even(mut job: Arc<Job>, cluster: &Cluster) -> Arc<Job> {
     if !cluster.rules.equal_per_node {
         return job;
     }

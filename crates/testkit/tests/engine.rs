@@ -1,5 +1,6 @@
 //! What the engine promises, whatever the policy.
 
+use std::sync::Arc;
 use trainyard_framework::{Cx, Needs, Offer, Pipeline, Policy, PolicyError, View, wanted};
 use trainyard_policies::compose::Selection;
 use trainyard_policies::place::FewestNodes;
@@ -488,4 +489,27 @@ fn a_decision_that_takes_for_nobody_is_not_followed() {
     host.engine.adopt(now, decision, &snapshot);
     host.obeys = false;
     assert!(matches!(host.until(2)[..], [Action::Stop { why: Why::Preempted, .. }]));
+}
+
+#[test]
+fn sizes_that_can_be_launched_are_the_same_after_a_restart() {
+    let host = || {
+        let mut cluster = Cluster::uniform(2, 3, "v100");
+        cluster.rules.equal_per_node = true;
+        let pipeline = Selection::policy("fifo").build().expect("defaults build");
+        Host::new(cluster, Tenants::default(), pipeline)
+    };
+    let mut waits = job(1, 5);
+    waits.want.gpus_max = 7;
+    let mut before = host();
+    before.submit(0, job(0, 6));
+    before.submit(0, waits.clone());
+    let kept = before.engine.kept(JobId(1)).expect("it waits");
+    let mut after = host();
+    after.engine.restore(Time::ZERO, vec![(Arc::new(waits), kept)], &[], &[]);
+    for host in [before, after] {
+        let want = &host.engine.state().live(JobId(1)).expect("it waits").spec.want;
+        // Two nodes of three hold six in equal parts, and neither five nor seven.
+        assert_eq!((want.gpus_min, want.gpus), (6, 6));
+    }
 }

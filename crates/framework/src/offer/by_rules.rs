@@ -30,8 +30,9 @@ impl<'a> Offer<'a> {
         {
             return Some(found);
         }
-        // A type that could never hold it in an allowed shape was chosen without knowing the rules.
-        let kinds = smallvec![kind?];
+        // A type that could never hold it in an allowed shape was chosen without knowing the rules. Asked only where
+        // there is another: it takes time linear in the nodes.
+        let kinds = smallvec![kind.filter(|_| self.view.cluster().kinds.len() > 1)?];
         let only = Want { kinds, ..lead.spec.want.clone() };
         let never = self.view.cluster().largest_size(&only, grant.count()) < least;
         never.then(|| counts.find_map(|count| self.shaped(grant, lead, (count, None))))?
