@@ -157,27 +157,33 @@ impl Engine {
         if blocked {
             self.blocked.insert(id, block);
         }
-        let state = self.state_mut();
+        self.state_mut().changed.push(id);
         if admitted {
-            state.demand += gpus;
+            self.state_mut().demand += gpus;
         }
-        state.changed.push(id);
-        let queue = match (goes_on, blocked || kept.ending.is_some(), placed || admitted) {
-            (true, _, _) => Some(&mut state.granted),
-            (false, true, _) => None,
-            (false, false, true) => Some(&mut state.waiting),
-            (false, false, false) => Some(&mut state.unadmitted),
-        };
-        if let Some(queue) = queue {
-            queue.insert(id);
+        let queued = !blocked && kept.ending.is_none();
+        self.put_in_queue(id, goes_on, queued, admitted);
+        if !placed {
+            let phase = match (blocked, admitted) {
+                (true, _) => Phase::Blocked,
+                (false, true) => Phase::Waiting,
+                (false, false) => Phase::Unadmitted,
+            };
+            self.state_mut().live_mut(id).expect("just put there").state.phase = phase;
         }
-        let phase = match (blocked, admitted) {
-            _ if placed => return,
-            (true, _) => Phase::Blocked,
-            (false, true) => Phase::Waiting,
-            (false, false) => Phase::Unadmitted,
+    }
+
+    /// The list that a job from before is in: a placed one that must stop waits to be placed again.
+    fn put_in_queue(&mut self, id: JobId, goes_on: bool, queued: bool, admitted: bool) {
+        let state = self.state_mut();
+        let placed = state.live(id).is_some_and(|live| live.state.is_placed());
+        let queue = match (goes_on, queued, placed || admitted) {
+            (true, _, _) => &mut state.granted,
+            (false, false, _) => return,
+            (false, true, true) => &mut state.waiting,
+            (false, true, false) => &mut state.unadmitted,
         };
-        state.live_mut(id).expect("just put there").state.phase = phase;
+        queue.insert(id);
     }
 
     /// Notes who waits for whom, once all are there.
