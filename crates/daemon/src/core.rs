@@ -8,6 +8,7 @@
 //! - `acts`: what users and operators do.
 //! - `reports`: what comes back from the backend.
 //! - `nodes`: what the backend sees of nodes.
+//! - `windows`: maintenance and reservations.
 //! - `obey`: from the engine's actions to orders.
 //! - `open`: from the store to a core.
 
@@ -18,10 +19,12 @@ mod obey;
 mod open;
 mod reports;
 mod submit;
+mod windows;
 
 pub(crate) use obey::holds;
 pub use open::{Opening, StartError, beliefs};
 pub use submit::JOBS_MAX;
+pub use windows::{KeptWindow, KeptWindows};
 
 use crate::access::Caller;
 use crate::desk::{Act, NewToken, NodeAct};
@@ -32,6 +35,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use trainyard_api::answer::{SubmitRequest, Submitted};
+use trainyard_api::window::WindowRequest;
 use trainyard_api::{Code, Problem};
 use trainyard_backend::{Identity, LaunchOrder, NodeSeen, Report, StopOrder};
 use trainyard_engine::{Engine, Question, Setup, Thought};
@@ -115,6 +119,10 @@ pub enum Ask {
         /// What.
         act: NodeAct,
     },
+    /// Declares a maintenance window or a reservation.
+    AddWindow(WindowRequest),
+    /// Takes one back.
+    RemoveWindow(u32),
     /// Another policy decides from now on; whoever asks has built it.
     SetPolicy {
         /// As it is shown.
@@ -140,6 +148,8 @@ pub enum Ask {
 pub enum Said {
     /// Jobs were taken on.
     Submitted(Submitted),
+    /// A window was declared, under this number.
+    Window(u32),
     /// It is done.
     Done,
 }
@@ -207,6 +217,8 @@ pub struct Core {
     pub(crate) arrays: BTreeMap<JobId, ArrayState>,
     /// Nodes out of service by an operator, with the reason.
     pub(crate) drained: BTreeMap<String, String>,
+    /// Maintenance and reservations, by number.
+    pub(crate) windows: KeptWindows,
     /// Nodes as the backend last saw them.
     pub(crate) nodes: BTreeMap<String, NodeSeen>,
     /// Names of tokens that are good or have run out.
@@ -326,6 +338,8 @@ impl Core {
             }
             Ask::Act { job, act } => self.act(caller, JobId(job), act),
             Ask::Node { node, act } => self.act_on_node(caller, &node, act),
+            Ask::AddWindow(request) => self.add_window(caller, request),
+            Ask::RemoveWindow(id) => self.remove_window(caller, id),
             Ask::SetPolicy { label, half_life } => self.set_policy(caller, label, half_life),
             Ask::AddToken(token) => self.add_token(caller, token),
             Ask::DropToken(name) => self.drop_token(caller, name),

@@ -12,6 +12,7 @@ use trainyard_api::answer::{
 };
 use trainyard_api::board::{BoardAnswer, TimelineRow};
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
+use trainyard_api::window::{WindowRequest, WindowRow};
 
 /// An answer that comes later.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send + 'a>>;
@@ -172,6 +173,12 @@ pub trait Desk: Send + Sync + 'static {
     fn nodes(&self, caller: Caller) -> Reply<'_, Vec<NodeRow>>;
     /// Does something to a node.
     fn node(&self, caller: Caller, node: String, act: NodeAct) -> Reply<'_, NodeRow>;
+    /// Lists maintenance windows and reservations.
+    fn windows(&self, caller: Caller) -> Reply<'_, Vec<WindowRow>>;
+    /// Declares one.
+    fn add_window(&self, caller: Caller, request: WindowRequest) -> Reply<'_, WindowRow>;
+    /// Takes one back.
+    fn remove_window(&self, caller: Caller, window: u32) -> Reply<'_, ()>;
     /// Shares of tenants.
     fn fair(&self, caller: Caller) -> Reply<'_, Vec<FairRow>>;
     /// Use over a period.

@@ -40,6 +40,9 @@ pub struct Base {
     pub learnt: Option<String>,
     /// Nodes out of service.
     pub drained: Vec<trainyard_types::NodeId>,
+    /// Maintenance and reservations.
+    #[serde(default)]
+    pub windows: Vec<trainyard_types::Window>,
 }
 
 /// One thing that was told to the engine, or asked of it.
@@ -222,6 +225,9 @@ pub fn engine_of(base: Base, believer: &Believer<'_>) -> Engine {
     engine.restore(base.at, jobs, &base.ends, &base.usage);
     for node in base.drained {
         engine.apply(base.at, Event::NodeDrained(node));
+    }
+    for window in base.windows {
+        engine.apply(base.at, Event::WindowSet(window));
     }
     engine
 }

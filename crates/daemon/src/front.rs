@@ -17,7 +17,7 @@ pub use foretelling::{CONFIDENCE, POLICIES_MAX};
 
 use crate::access::{self, Caller, Right};
 use crate::clock::wall_micros;
-use crate::core::Ask;
+use crate::core::{Ask, Said};
 use crate::desk::{
     AcctRequest, Act, Desk, JobFilter, LogChunk, LogRequest, NewToken, NodeAct, PolicyRequest,
     Reply, TokenInfo,
@@ -39,6 +39,7 @@ use trainyard_api::answer::{
 };
 use trainyard_api::board::{BoardAnswer, TimelineRow};
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
+use trainyard_api::window::{WindowRequest, WindowRow};
 use trainyard_api::{Code, Problem};
 use trainyard_store::{Reader, StoreError};
 
@@ -220,6 +221,31 @@ impl Desk for Front {
             let rows = self.look().await?.nodes();
             let row = rows.into_iter().find(|row| row.name == node);
             row.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no node `{node}`")))
+        })
+    }
+
+    fn windows(&self, caller: Caller) -> Reply<'_, Vec<WindowRow>> {
+        Box::pin(async move {
+            access::check(&caller, Right::Look, None)?;
+            Ok(self.look().await?.windows())
+        })
+    }
+
+    fn add_window(&self, caller: Caller, request: WindowRequest) -> Reply<'_, WindowRow> {
+        Box::pin(async move {
+            let Said::Window(id) = self.ask(&caller, || Ask::AddWindow(request.clone())).await?
+            else {
+                return Err(lost());
+            };
+            let row = self.look().await?.windows().into_iter().find(|row| row.id == id);
+            row.ok_or_else(|| Problem::new(Code::NotFound, format!("window {id} is over already")))
+        })
+    }
+
+    fn remove_window(&self, caller: Caller, window: u32) -> Reply<'_, ()> {
+        Box::pin(async move {
+            self.ask(&caller, || Ask::RemoveWindow(window)).await?;
+            Ok(())
         })
     }
 

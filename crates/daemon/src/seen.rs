@@ -1,14 +1,16 @@
 //! The daemon at one moment, for whoever looks: rows are made from it without holding anybody up.
 //!
 //! - `rows`: lists of jobs, nodes and shares.
+//! - `windows`: maintenance and reservations, as rows and in words.
 //! - `shown`: all of it at once, for the board.
 //! - `outcome`: why a job waits and what would change that.
 
 mod outcome;
 mod rows;
 mod shown;
+mod windows;
 
-use crate::core::Core;
+use crate::core::{Core, KeptWindow};
 use crate::record::Record;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,6 +37,8 @@ pub struct Seen {
     pub records: Arc<BTreeMap<JobId, Arc<Record>>>,
     /// Nodes out of service by an operator, with the reason.
     pub drained: BTreeMap<String, String>,
+    /// Maintenance and reservations, by number.
+    pub windows: BTreeMap<u32, KeptWindow>,
     /// Nodes that are left alone because they failed too often, and until when.
     pub quarantined: BTreeMap<NodeId, Time>,
     /// GPUs of nodes that others use.
@@ -92,6 +96,7 @@ impl Seen {
             outlook: engine.outlook(),
             records: Arc::clone(&core.records),
             drained: core.drained.clone(),
+            windows: core.windows.all.clone(),
             quarantined: quarantined.collect(),
             policy: core.options.policy.clone(),
             left_alone: engine.left_alone(now),

@@ -1,5 +1,6 @@
 //! Reasons in words.
 
+use jiff::Timestamp;
 use trainyard_api::answer::Standing;
 use trainyard_types::{End, Phase, Reason, Tenants, Time};
 
@@ -7,6 +8,12 @@ use trainyard_types::{End, Phase, Reason, Tenants, Time};
 fn in_seconds(now: Time, then: Time) -> String {
     let seconds = then.since(now).as_secs_f64();
     if seconds < 120.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
+}
+
+/// A moment of the wall clock in UTC, for sentences: `2026-11-20T08:00:00Z`.
+pub fn moment(unix_seconds: f64) -> String {
+    let at = Timestamp::from_second(unix_seconds as i64);
+    at.map_or_else(|_| format!("{unix_seconds:.0}"), |at| at.to_string())
 }
 
 /// One sentence that says why a job does not run.
@@ -45,6 +52,10 @@ pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
         Reason::After { job } => format!("waits until job {} has finished", job.0),
         Reason::NotBefore { time } => {
             format!("may not start before its begin time, in {}", in_seconds(now, *time))
+        }
+        Reason::Window { node, from, until, .. } => {
+            let (when, long) = (in_seconds(now, *from), in_seconds(*from, *until));
+            format!("node {} is under maintenance or reserved in {when}, for {long}", node.0)
         }
         Reason::HeldByUser => "is held; `trainyard release` lets it go on".to_owned(),
         Reason::ArrayFull => "as many jobs of its array run as may at once".to_owned(),

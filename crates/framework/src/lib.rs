@@ -23,7 +23,9 @@
 //! 8. A grant lies between the least and the most GPUs of the job.
 //! 9. By default an offer adds to what runs; [`Offer::everything`] makes it speak of all jobs.
 //! 10. A job with a lease, within its minimum run time, or not preemptible keeps its grant whatever is offered.
-//! 11. A job that lost its grant though nobody uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
+//! 11. A node that is under maintenance or reserved before a job could have left it has no room for that job
+//!     ([`Free::shut`]); placers find that out by [`Ask::usable`], and a grant there is answered with *no room*.
+//! 12. A job that lost its grant though nobody uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
 //!
 //! Deliberately absent: a way to act, to read a clock or a file, or to see the true length of a job.
 
@@ -43,6 +45,7 @@ mod score;
 mod settings;
 mod state;
 mod view;
+mod windows;
 
 pub use ask::{Admission, Ask};
 pub use entry::{
@@ -63,3 +66,4 @@ pub use settings::{ConfigError, RawSettings, defaults, nearest};
 pub use state::{Live, Loan, Seen, State, Usage};
 pub use trainyard_profile::ChangeCost;
 pub use view::{Beliefs, JobRef, Snapshot, View};
+pub use windows::{Windows, lead, leaves_at};

@@ -140,6 +140,15 @@ impl<'d, 'a> Section<'d, 'a> {
         numbers.ok_or_else(|| self.wrong(key, format!("a list; each entry {}", real_in(&range))))
     }
 
+    /// A list of texts; empty if not given.
+    pub fn texts(&self, key: &str) -> Result<Vec<&'d str>, InputError> {
+        let Some(value) = self.value(key) else { return Ok(Vec::new()) };
+        let texts = value.get_ref().as_array().and_then(|list| {
+            list.iter().map(|item| item.get_ref().as_str()).collect::<Option<Vec<&'d str>>>()
+        });
+        texts.ok_or_else(|| self.wrong(key, "a list of texts in quotes"))
+    }
+
     /// A list of lists of finite numbers within a range that must be given.
     pub fn rows_of_reals(
         &self,

@@ -9,7 +9,8 @@ use trainyard_policies::registry::{PLACERS, POLICIES};
 use trainyard_profile::{Catalog, CostModel};
 use trainyard_sim::{Options, Quiet, simulate};
 use trainyard_types::{
-    Cluster, Event, GpuAt, GpuType, Job, JobId, NodeId, Span, Tenant, TenantId, Tenants, Time, Work,
+    Allowed, Cluster, Event, GpuAt, GpuType, Job, JobId, NodeId, Span, Tenant, TenantId, Tenants,
+    Time, Window, WindowId, Work,
 };
 use trainyard_workload::{TraceJob, Workload};
 
@@ -104,6 +105,29 @@ fn mishap(cluster: &Cluster, (at, what, which, length): (u64, u8, u32, u64)) -> 
     }
 }
 
+fn any_windows() -> impl Strategy<Value = Vec<(u64, bool, u32, u64)>> {
+    prop::collection::vec((0u64..2_000, any::<bool>(), 0u32..40, 1u64..600), 1..5)
+}
+
+/// Maintenance of a node or two, or a reservation for the first tenant, that is told up to five minutes before it.
+fn window(
+    cluster: &Cluster,
+    (at, reserved, which, length): (u64, bool, u32, u64),
+) -> (Time, Event) {
+    let nodes = cluster.nodes.len() as u32;
+    let at = Time(at * 1_000_000);
+    let from = at + Span::secs(u64::from(which) * 8);
+    let allowed = Allowed { tenants: [TenantId(0)].into(), ..Allowed::default() };
+    let window = Window {
+        id: WindowId(which),
+        nodes: vec![NodeId(which % nodes), NodeId((which / 3) % nodes)],
+        from,
+        until: from + Span::secs(length),
+        reserved: reserved.then_some(allowed),
+    };
+    (at, Event::WindowSet(window))
+}
+
 /// Policies with a setting that makes them quite another one.
 const FORMS: [(&str, &[&str]); 6] = [
     ("gandiva", &["form=sets"]),
@@ -183,6 +207,22 @@ proptest! {
 
     #[test]
     fn they_hold_in_other_forms_of_policies_too(case in case((0..FORMS.len()).prop_map(|form| in_form(FORMS[form])))) {
+        holds(case)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 700, rng_seed: RngSeed::Fixed(22), ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_is_in_a_window_and_everyone_is_served_who_is_without_windows(
+        (mut case, windows) in (any_case(), any_windows())
+    ) {
+        let pipeline = case.selection.build().expect("settings build");
+        let cluster = Arc::new(case.cluster.clone());
+        let without = simulate(&case.workload, &cluster, pipeline, &case.options, &mut Quiet);
+        prop_assume!(without.unfinished.is_empty());
+        case.options.injected.extend(windows.into_iter().map(|seeds| window(&cluster, seeds)));
         holds(case)?;
     }
 }

@@ -1,6 +1,6 @@
 //! What there is: nodes, GPU types, links.
 
-use crate::{GpuType, NodeId, PoolId, Tier, Want};
+use crate::{GpuType, NodeId, PoolId, Tier, Want, Window};
 use serde::{Deserialize, Serialize};
 
 /// A type of accelerator.
@@ -102,6 +102,9 @@ pub struct Cluster {
     pub links: Links,
     /// Names of pools, by [`PoolId`].
     pub pools: Vec<String>,
+    /// Maintenance and reservations that are known from the start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<Window>,
 }
 
 impl Cluster {

@@ -3,6 +3,7 @@
 //! - [`ids`], [`time`], [`idset`]: dense ids, integer time, a set of ids.
 //! - [`job`]: what a user asked for and what has happened to it so far.
 //! - [`cluster`], [`tenant`]: what there is, and who may use how much of it.
+//! - [`window`]: maintenance and reservations by time.
 //! - [`placement`], [`grant`]: which GPUs, how much, with whom.
 //! - [`config`]: the summary of a placement that a speed model needs.
 //! - [`event`]: what happened, and what the engine wants done.
@@ -25,6 +26,7 @@ pub mod measured;
 pub mod placement;
 pub mod tenant;
 pub mod time;
+pub mod window;
 
 pub use batch::{BatchLimits, BatchSplit};
 pub use cluster::{Cluster, GpuKind, Links, Node};
@@ -41,3 +43,4 @@ pub use measured::{Measured, StepSeen};
 pub use placement::Placement;
 pub use tenant::{Tenant, Tenants};
 pub use time::{Rate, Span, Time, Work};
+pub use window::{Allowed, Window, WindowId};

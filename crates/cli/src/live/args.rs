@@ -59,6 +59,9 @@ pub enum LiveCommand {
     /// Put a node back into service.
     #[command(after_help = "Example:\n  trainyard resume n3")]
     Resume(OneNode),
+    /// Declare, list and remove maintenance windows and reservations of nodes.
+    #[command(subcommand)]
+    Window(super::windows::WindowCommand),
     /// Show the shares of tenants: entitled, used, now.
     #[command(after_help = "Example:\n  trainyard fair")]
     Fair(Asking),

@@ -1,7 +1,7 @@
 //! From the store to a core: jobs as they were kept, attempts as the backend finds them.
 
 use super::submit::KIN_FROM;
-use super::{Core, CoreOptions, Order, Turn};
+use super::{Core, CoreOptions, KeptWindows, Order, Turn};
 use crate::flight::{Base, FLIGHT_VERSION, Line};
 use crate::learn::Learnt;
 use crate::record::{Course, Packer, Record, Submission};
@@ -13,7 +13,7 @@ use trainyard_framework::{Beliefs, Usage};
 use trainyard_profile::{Catalog, Speeds};
 use trainyard_store::{JobRow, Loaded};
 use trainyard_types::{
-    Attempt, Cluster, End, Event, Job, JobId, ModelId, NodeId, Phase, Tenants, Time,
+    Attempt, Cluster, End, Event, Job, JobId, ModelId, NodeId, Phase, Span, Tenants, Time,
 };
 
 /// What a core is made from.
@@ -81,6 +81,8 @@ impl Core {
         let kin: Vec<String> = meta.read("kin")?.unwrap_or_default();
         let usage: Vec<Usage> = meta.read("usage")?.unwrap_or_default();
         let drained: BTreeMap<String, String> = meta.read("drained")?.unwrap_or_default();
+        let mut windows: KeptWindows = meta.read("windows")?.unwrap_or_default();
+        windows.all.retain(|_, kept| kept.window.until * 1e6 > wall as f64);
         let tenant_ids: HashMap<_, _> =
             tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
         let learnt = kept.get("learnt").map(String::as_str);
@@ -102,6 +104,7 @@ impl Core {
             ends: BTreeMap::new(),
             arrays: BTreeMap::new(),
             drained,
+            windows,
             nodes: BTreeMap::new(),
             tokens: tokens.into_iter().map(|token| token.name).collect(),
             question: None,
@@ -149,6 +152,7 @@ impl Core {
             usage: self.engine.usage().to_vec(),
             learnt: self.engine.beliefs().kept(),
             drained: self.drained_nodes(),
+            windows: self.engine.windows().iter().cloned().collect(),
         }))
     }
 
@@ -182,6 +186,9 @@ impl Core {
         for node in self.drained_nodes() {
             self.engine.apply(self.now, Event::NodeDrained(node));
         }
+        for window in self.engine_windows() {
+            self.engine.apply(self.now, Event::WindowSet(window));
+        }
         Ok(())
     }
 
@@ -197,6 +204,7 @@ impl Core {
         } else if let Some(kin) = self.kin_ids.get(&submission.spec.name) {
             job.model = ModelId(*kin);
         }
+        job.grace = Span::from_secs_f64(submission.spec.checkpoint.grace_seconds.max(0.0));
         job.want.kinds.clear();
         for name in &submission.spec.gpu_types {
             let kind = self.options.cluster.kind(name).ok_or_else(|| unknown(name))?;

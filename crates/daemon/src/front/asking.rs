@@ -84,7 +84,7 @@ impl Front {
             let ask = Ask::Submit { request, identity, known, ends };
             match self.ask_once(&caller, ask, None).await? {
                 Some(Said::Submitted(submitted)) => return Ok(submitted),
-                Some(Said::Done) => return Err(lost()),
+                Some(Said::Done | Said::Window(_)) => return Err(lost()),
                 None => {}
             }
         }

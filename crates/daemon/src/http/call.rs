@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use trainyard_api::answer::{EventRow, SubmitRequest};
 use trainyard_api::board::PageAnswer;
 use trainyard_api::forecast::WhatIfRequest;
+use trainyard_api::window::WindowRequest;
 use trainyard_api::{Code, Problem};
 
 const ROWS_DEFAULT: usize = 1000;
@@ -191,6 +192,27 @@ pub async fn node(asked: Asked) -> Said {
     fields::check_node_act(&act)?;
     let said = asked.rim.desk.node(asked.caller, asked.part, act).await?;
     Answer::json(&said, &asked.rim.limits)
+}
+
+/// `GET /v1/windows`.
+pub async fn windows(asked: Asked) -> Said {
+    let said = asked.rim.desk.windows(asked.caller).await?;
+    Answer::list("windows", &said, &asked.rim.limits)
+}
+
+/// `POST /v1/windows`.
+pub async fn add_window(asked: Asked) -> Said {
+    let request: WindowRequest = input::json(&asked.body)?;
+    fields::check_window(&request)?;
+    let said = asked.rim.desk.add_window(asked.caller, request).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `DELETE /v1/windows/{id}`.
+pub async fn remove_window(asked: Asked) -> Said {
+    let window = input::window_id(&asked.part)?;
+    asked.rim.desk.remove_window(asked.caller, window).await?;
+    Ok(Answer::nothing())
 }
 
 /// `GET /v1/fair`.

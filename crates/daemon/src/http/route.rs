@@ -13,6 +13,7 @@ use trainyard_api::answer::{
 };
 use trainyard_api::board::{BoardAnswer, PageAnswer, TimelineRow};
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
+use trainyard_api::window::{WindowRequest, WindowRow};
 
 /// The method of a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -220,6 +221,16 @@ pub const ROUTES: &[Route] = &[
     Route::get("/v1/nodes/{name}/act", "node", Gives::One(shape::<NodeRow>), known!(call::node))
         .with_body(Verb::Post, shape::<NodeAct>)
         .about(Some(Role::Operator), "Drains a node or puts it back into service."),
+    Route::get("/v1/windows", "windows", Gives::List("windows", shape::<WindowRow>), known!(call::windows))
+        .about(Some(Role::Viewer), "Lists maintenance windows and reservations that are not over."),
+    Route::get("/v1/windows", "add_window", Gives::One(shape::<WindowRow>), known!(call::add_window))
+        .with_body(Verb::Post, shape::<WindowRequest>)
+        .about(Some(Role::Operator), "Declares a maintenance window, or a reservation; it is on disk when it answers."),
+    Route {
+        verb: Verb::Delete,
+        ..Route::get("/v1/windows/{id}", "remove_window", Gives::Nothing, known!(call::remove_window))
+            .about(Some(Role::Operator), "Takes a window back.")
+    },
     Route::get("/v1/fair", "fair", Gives::List("tenants", shape::<FairRow>), known!(call::fair))
         .about(Some(Role::Viewer), "Shares of tenants."),
     Route::get("/v1/acct", "acct", Gives::List("usage", shape::<AcctRow>), known!(call::acct))

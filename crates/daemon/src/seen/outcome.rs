@@ -15,7 +15,6 @@ impl Seen {
         let explained = self.outlook.explain(job)?;
         let state = &self.snapshot.state;
         let live = state.live(job)?;
-        let now = self.snapshot.now;
         let waits = matches!(live.state.phase, Phase::Waiting | Phase::Unadmitted);
         let blockers = if waits { blockers(&self.snapshot, &live.spec.want) } else { Vec::new() };
         let nearest =
@@ -26,7 +25,7 @@ impl Seen {
             job: job.0,
             standing: words::standing(live.state.phase),
             since: self.unix(explained.since),
-            reasons: sentences.map(|reason| words::sentence(reason, now, &state.tenants)).collect(),
+            reasons: sentences.map(|reason| self.sentence(reason)).collect(),
             data: (explained.reasons.iter())
                 .map(|reason| serde_json::to_value(reason).unwrap_or_default())
                 .collect(),
@@ -41,6 +40,10 @@ impl Seen {
         let want = &live.spec.want;
         match reason {
             Reason::HeldByUser => Some(format!("`trainyard release {}`", live.spec.id.0)),
+            Reason::Window { until, .. } => Some(format!(
+                "a time limit or checkpoints with which it is gone before, or the end of the window at {}",
+                words::moment(self.unix(*until))
+            )),
             Reason::ArrayFull => Some("another job of its array ending".to_owned()),
             Reason::After { job } => Some(format!("job {} finishing", job.0)),
             Reason::NotBefore { .. } => Some("its begin time coming".to_owned()),

@@ -44,7 +44,6 @@ impl Seen {
         let now = self.snapshot.now;
         let explained = self.outlook.explain(spec.id);
         let reason = explained.as_ref().and_then(|explained| explained.reasons.first());
-        let tenants = &self.snapshot.state.tenants;
         let total = self.snapshot.beliefs.work(spec).filter(|work| work.0 > 0.0);
         let done = state.progress.done_at(now).0;
         let held = state.held.as_ref();
@@ -68,7 +67,7 @@ impl Seen {
             restarts: state.restarts,
             preemptions: state.preemptions,
             priority: spec.priority,
-            why: reason.map_or_else(String::new, |reason| words::sentence(reason, now, tenants)),
+            why: reason.map_or_else(String::new, |reason| self.sentence(reason)),
         }
     }
 

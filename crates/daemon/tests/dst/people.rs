@@ -3,6 +3,7 @@
 use crate::disk::Disk;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_api::answer::{SubmitRequest, Submitted};
+use trainyard_api::window::{Reserved, WindowRequest};
 use trainyard_api::{Checkpoint, Code, JobSpec, Problem};
 use trainyard_daemon::core::{Ask, Said};
 use trainyard_daemon::desk::{Act, NewToken, NodeAct, TokenInfo};
@@ -106,7 +107,8 @@ impl People {
             }
             (67..78, Some(job)) => self.act(disk, job, Act::Release),
             (78..86, Some(job)) => self.act(disk, job, Act::Requeue),
-            (86..93, _) => self.rule_node(),
+            (86..90, _) => self.rule_node(),
+            (90..93, _) => self.rule_window(wall),
             (93..97, _) => self.change_policy(),
             _ => self.rule_token(),
         }
@@ -263,6 +265,28 @@ impl People {
         self.act_on_node(node, act)
     }
 
+    /// Maintenance or a reservation within the next minutes, or one of those is taken back.
+    fn rule_window(&mut self, wall: i64) -> (u64, Caller, Ask) {
+        let op = caller("op", Role::Operator);
+        if self.dice.chance(300) {
+            let window = self.dice.between(1, 6) as u32;
+            return (self.ticket(Asked::Other), op, Ask::RemoveWindow(window));
+        }
+        let from = wall as f64 / 1e6 + self.dice.below(180) as f64;
+        let reserved = self
+            .dice
+            .chance(400)
+            .then(|| Reserved { users: vec!["ann".to_owned()], ..Reserved::default() });
+        let request = WindowRequest {
+            nodes: vec![self.dice.pick(&self.nodes).clone()],
+            from,
+            until: from + self.dice.between(1, 120) as f64,
+            reason: String::new(),
+            reserved,
+        };
+        (self.ticket(Asked::Other), op, Ask::AddWindow(request))
+    }
+
     fn change_policy(&mut self) -> (u64, Caller, Ask) {
         let label = self.dice.pick(POLICIES).name;
         self.choose_policy(label)
@@ -305,7 +329,7 @@ impl People {
                 );
                 submission.refused = true;
             }
-            (Asked::Submit(label), Ok(Said::Done)) => panic!("s{label} was answered without ids"),
+            (Asked::Submit(label), Ok(_)) => panic!("s{label} was answered without ids"),
             (Asked::Cancel(job), Ok(_)) => {
                 self.cancelled.entry(job).or_insert(attempt_of(job));
             }

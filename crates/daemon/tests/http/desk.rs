@@ -10,6 +10,7 @@ use trainyard_api::answer::{
 };
 use trainyard_api::board::{BoardAnswer, TimelineRow};
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest, WhatIfRow};
+use trainyard_api::window::{WindowRequest, WindowRow};
 use trainyard_api::{Code, JobSpec, Problem, SCHEMA_VERSION};
 use trainyard_daemon::access::{Caller, Right, Role, check};
 use trainyard_daemon::desk::{
@@ -239,6 +240,21 @@ impl Desk for FakeDesk {
 
     fn node(&self, caller: Caller, name: String, _: NodeAct) -> Reply<'_, NodeRow> {
         allowed(&caller, Right::RuleNodes, None, || node(&name))
+    }
+
+    fn windows(&self, caller: Caller) -> Reply<'_, Vec<WindowRow>> {
+        allowed(&caller, Right::Look, None, Vec::new)
+    }
+
+    fn add_window(&self, caller: Caller, window: WindowRequest) -> Reply<'_, WindowRow> {
+        let by = caller.user.clone();
+        let state = "planned".to_owned();
+        let row = || WindowRow { id: 1, window, by, state, leaving: Vec::new() };
+        allowed(&caller, Right::RuleNodes, None, row)
+    }
+
+    fn remove_window(&self, caller: Caller, _: u32) -> Reply<'_, ()> {
+        allowed(&caller, Right::RuleNodes, None, || ())
     }
 
     fn fair(&self, caller: Caller) -> Reply<'_, Vec<FairRow>> {
