@@ -6,6 +6,7 @@
 //! - [`board`]: what changed of all that since somebody last asked, and who ran where.
 //! - [`forecast`]: what it expects of the future.
 //! - [`problem`]: the one table of what can go wrong, with the HTTP status and the exit code of each.
+//! - [`trial`]: a policy on trial.
 //! - [`window`]: maintenance and reservations by time.
 //! - [`wire`]: what a training process and its keeper say to each other.
 //!
@@ -19,6 +20,7 @@ pub mod board;
 pub mod forecast;
 pub mod problem;
 pub mod spec;
+pub mod trial;
 pub mod window;
 pub mod wire;
 

@@ -8,6 +8,7 @@
 //! - `acts`: what users and operators do.
 //! - `reports`: what comes back from the backend.
 //! - `nodes`: what the backend sees of nodes.
+//! - `trial`: a policy that goes by itself.
 //! - `windows`: maintenance and reservations.
 //! - `obey`: from the engine's actions to orders.
 //! - `open`: from the store to a core.
@@ -19,11 +20,13 @@ mod obey;
 mod open;
 mod reports;
 mod submit;
+mod trial;
 mod windows;
 
 pub(crate) use obey::holds;
 pub use open::{Opening, StartError, beliefs};
 pub use submit::JOBS_MAX;
+pub use trial::{Trial, TrialAsked};
 pub use windows::{KeptWindow, KeptWindows};
 
 use crate::access::Caller;
@@ -35,6 +38,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use trainyard_api::answer::{SubmitRequest, Submitted};
+use trainyard_api::trial::Measure;
 use trainyard_api::window::WindowRequest;
 use trainyard_api::{Code, Problem};
 use trainyard_backend::{Identity, LaunchOrder, NodeSeen, Report, StopOrder};
@@ -130,6 +134,13 @@ pub enum Ask {
         /// The half-life it names.
         half_life: Span,
     },
+    /// The same for a while; the one before comes back by itself.
+    TryPolicy(TrialAsked),
+    /// Ends a trial before its time, and keeps its policy or goes back.
+    EndTrial {
+        /// Whether the policy on trial stays.
+        keep: bool,
+    },
     /// Takes a token on.
     AddToken(NewToken),
     /// Drops a token.
@@ -184,6 +195,8 @@ pub struct Turn {
     pub orders: Vec<Order>,
     /// The flight record of the turn.
     pub lines: Vec<Line>,
+    /// The policy that came back by itself, with the half-life it names; it is asked from now on.
+    pub policy: Option<(String, Span)>,
     /// What the policy is asked now.
     pub question: Option<Question>,
     /// Jobs that ended, for those who count.
@@ -223,6 +236,10 @@ pub struct Core {
     pub(crate) nodes: BTreeMap<String, NodeSeen>,
     /// Names of tokens that are good or have run out.
     tokens: BTreeSet<String>,
+    /// The policy on trial.
+    pub(crate) trial: Option<Trial>,
+    /// What happened lately, to compare a trial with.
+    lately: trial::Lately,
     question: Option<Question>,
     kept_at: Time,
     /// Whether something was written since: what policies use is written then too, at the latest after `KEEP_EVERY`.
@@ -231,6 +248,8 @@ pub struct Core {
     added: BTreeMap<JobId, usize>,
     pub(crate) wall: i64,
     pub(crate) now: Time,
+    /// The moment of the turn: what is done before it has caught up goes by it.
+    called_at: Time,
     turn: Turn,
 }
 
@@ -252,8 +271,10 @@ impl Core {
     /// out before is answered by whoever was asked.
     pub fn turn(&mut self, at: Time, wall: i64, inputs: Vec<Input>) -> Turn {
         self.wall = wall;
-        let sets_policy =
-            |input: &Input| matches!(input, Input::Ask { ask: Ask::SetPolicy { .. }, .. });
+        self.called_at = at.max(self.engine.state().now);
+        let sets_policy = |input: &Input| {
+            matches!(input, Input::Ask { ask: Ask::SetPolicy { .. } | Ask::TryPolicy(_), .. })
+        };
         let (first, rest): (Vec<Input>, Vec<Input>) = inputs.into_iter().partition(sets_policy);
         self.take(first);
         for _ in 0..CATCH_UP_MAX {
@@ -264,7 +285,9 @@ impl Core {
         }
         self.now = at.max(self.engine.state().now);
         self.take(rest);
+        self.settle_trial();
         self.moment(self.now);
+        self.measure();
         self.keep();
         std::mem::take(&mut self.turn)
     }
@@ -285,7 +308,9 @@ impl Core {
     /// When a turn is due though nothing comes in.
     pub fn due(&self) -> Option<Time> {
         let keep = self.is_unkept.then(|| self.kept_at + KEEP_EVERY);
-        self.engine.due().into_iter().chain(keep).min()
+        // While a question is out its answer is waited for, and the turn that takes it ends the trial.
+        let trial = self.trial_due().filter(|_| self.question.is_none());
+        self.engine.due().into_iter().chain(keep).chain(trial).min()
     }
 
     /// The engine, to be looked at.
@@ -306,6 +331,19 @@ impl Core {
             }
             // The plain order may have decided.
             None => self.tick(),
+        }
+    }
+
+    /// Takes down what the turn did, to compare a trial with.
+    fn measure(&mut self) {
+        let waits: Vec<f64> =
+            self.turn.launched.iter().map(|(_, waited)| waited.as_secs_f64()).collect();
+        for wait in waits {
+            self.measured(Measure::Wait, wait);
+        }
+        let moved = |why: &&Why| matches!(why, Why::Preempted | Why::Moved);
+        for _ in 0..self.turn.stops.iter().filter(moved).count() {
+            self.measured(Measure::Restarts, 1.0);
         }
     }
 
@@ -341,6 +379,8 @@ impl Core {
             Ask::AddWindow(request) => self.add_window(caller, request),
             Ask::RemoveWindow(id) => self.remove_window(caller, id),
             Ask::SetPolicy { label, half_life } => self.set_policy(caller, label, half_life),
+            Ask::TryPolicy(asked) => self.try_policy(caller, asked),
+            Ask::EndTrial { keep } => self.end_trial(caller, keep),
             Ask::AddToken(token) => self.add_token(caller, token),
             Ask::DropToken(name) => self.drop_token(caller, name),
             Ask::Refused { action, target } => {
@@ -462,6 +502,10 @@ impl Core {
             None => format!("job {} is over: {name}", job.0),
         };
         self.event("ended", Some(job), &sentence, json!({ "end": name }));
+        if end == End::Finished {
+            let seconds = (self.wall - record.submission.wall) as f64 / 1e6;
+            self.measured(Measure::Jct, seconds);
+        }
         let state = trainyard_types::JobState { planned: None, ..live.state.clone() };
         let kept = trainyard_engine::Kept {
             state,

@@ -12,6 +12,7 @@ use trainyard_api::answer::{
 };
 use trainyard_api::board::{BoardAnswer, TimelineRow};
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
+use trainyard_api::trial::{TrialEnd, TrialRequest};
 use trainyard_api::window::{WindowRequest, WindowRow};
 
 /// An answer that comes later.
@@ -195,6 +196,10 @@ pub trait Desk: Send + Sync + 'static {
     fn status(&self, caller: Caller) -> Reply<'_, Status>;
     /// Changes the policy while everything goes on.
     fn set_policy(&self, caller: Caller, request: PolicyRequest) -> Reply<'_, Status>;
+    /// Changes it for a while; the one before comes back by itself.
+    fn try_policy(&self, caller: Caller, request: TrialRequest) -> Reply<'_, Status>;
+    /// Ends a trial before its time.
+    fn end_trial(&self, caller: Caller, end: TrialEnd) -> Reply<'_, Status>;
     /// The flight record since its last base, as lines of JSON.
     fn capture(&self, caller: Caller) -> Reply<'_, Vec<u8>>;
     /// Tokens that are good.

@@ -39,6 +39,7 @@ use trainyard_api::answer::{
 };
 use trainyard_api::board::{BoardAnswer, TimelineRow};
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
+use trainyard_api::trial::{TrialEnd, TrialRequest};
 use trainyard_api::window::{WindowRequest, WindowRow};
 use trainyard_api::{Code, Problem};
 use trainyard_store::{Reader, StoreError};
@@ -281,6 +282,20 @@ impl Desk for Front {
     fn set_policy(&self, caller: Caller, request: PolicyRequest) -> Reply<'_, Status> {
         Box::pin(async move {
             self.change_policy(&caller, request).await?;
+            self.status(caller).await
+        })
+    }
+
+    fn try_policy(&self, caller: Caller, request: TrialRequest) -> Reply<'_, Status> {
+        Box::pin(async move {
+            self.put_on_trial(&caller, request).await?;
+            self.status(caller).await
+        })
+    }
+
+    fn end_trial(&self, caller: Caller, end: TrialEnd) -> Reply<'_, Status> {
+        Box::pin(async move {
+            self.ask(&caller, || Ask::EndTrial { keep: end.keep }).await?;
             self.status(caller).await
         })
     }

@@ -15,6 +15,7 @@ use crate::record::Record;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_api::answer::Status;
+use trainyard_api::trial::TrialRow;
 use trainyard_backend::NodeSeen;
 use trainyard_engine::{Outlook, Stats};
 use trainyard_framework::Snapshot;
@@ -47,6 +48,8 @@ pub struct Seen {
     pub nodes: BTreeMap<String, NodeSeen>,
     /// The policy, as it is shown.
     pub policy: String,
+    /// The trial that it is on, if it is.
+    pub trial: Option<TrialRow>,
     /// Whether the plain order stands in for it.
     pub left_alone: bool,
     /// What the engine counted.
@@ -99,6 +102,7 @@ impl Seen {
             windows: core.windows.all.clone(),
             quarantined: quarantined.collect(),
             policy: core.options.policy.clone(),
+            trial: core.trial.as_ref().map(|trial| trial.row(now, wall)),
             left_alone: engine.left_alone(now),
             stats: engine.stats().clone(),
             seed: core.options.setup.seed,
@@ -137,6 +141,7 @@ impl Seen {
             schema_version: trainyard_api::SCHEMA_VERSION,
             policy: self.policy.clone(),
             policy_trouble: health.policy.clone().or(failing),
+            trial: self.trial.clone(),
             jobs,
             gpus: state.cluster.gpus(),
             gpus_used: used,

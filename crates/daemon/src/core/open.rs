@@ -1,7 +1,7 @@
 //! From the store to a core: jobs as they were kept, attempts as the backend finds them.
 
 use super::submit::KIN_FROM;
-use super::{Core, CoreOptions, KeptWindows, Order, Turn};
+use super::{Core, CoreOptions, KeptWindows, Order, Trial, Turn};
 use crate::flight::{Base, FLIGHT_VERSION, Line};
 use crate::learn::Learnt;
 use crate::record::{Course, Packer, Record, Submission};
@@ -83,6 +83,9 @@ impl Core {
         let drained: BTreeMap<String, String> = meta.read("drained")?.unwrap_or_default();
         let mut windows: KeptWindows = meta.read("windows")?.unwrap_or_default();
         windows.all.retain(|_, kept| kept.window.until * 1e6 > wall as f64);
+        // A policy that was chosen by hand at the start ends a trial.
+        let trial: Option<Trial> = meta.read::<Option<Trial>>("trial")?.flatten();
+        let trial = trial.filter(|trial| trial.policy == options.policy);
         let tenant_ids: HashMap<_, _> =
             tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
         let learnt = kept.get("learnt").map(String::as_str);
@@ -107,12 +110,15 @@ impl Core {
             windows,
             nodes: BTreeMap::new(),
             tokens: tokens.into_iter().map(|token| token.name).collect(),
+            trial,
+            lately: super::trial::Lately::default(),
             question: None,
             kept_at: at,
             is_unkept: false,
             added: BTreeMap::new(),
             wall,
             now: at,
+            called_at: at,
             turn: Turn::default(),
         };
         core.restore(jobs, &usage)?;

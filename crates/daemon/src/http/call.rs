@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use trainyard_api::answer::{EventRow, SubmitRequest};
 use trainyard_api::board::PageAnswer;
 use trainyard_api::forecast::WhatIfRequest;
+use trainyard_api::trial::{TrialEnd, TrialRequest};
 use trainyard_api::window::WindowRequest;
 use trainyard_api::{Code, Problem};
 
@@ -310,6 +311,25 @@ pub async fn set_policy(asked: Asked) -> Said {
     let request: PolicyRequest = input::json(&asked.body)?;
     fields::check_policy(&request)?;
     let said = asked.rim.desk.set_policy(asked.caller, request).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `POST /v1/policy/try`.
+pub async fn try_policy(asked: Asked) -> Said {
+    let request: TrialRequest = input::json(&asked.body)?;
+    fields::check_policy(&PolicyRequest {
+        policy: request.policy.clone(),
+        place: request.place.clone(),
+        admit: request.admit.clone(),
+    })?;
+    let said = asked.rim.desk.try_policy(asked.caller, request).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `POST /v1/policy/end`.
+pub async fn end_trial(asked: Asked) -> Said {
+    let end: TrialEnd = input::json(&asked.body)?;
+    let said = asked.rim.desk.end_trial(asked.caller, end).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 

@@ -13,6 +13,7 @@ use trainyard_api::answer::{
 };
 use trainyard_api::board::{BoardAnswer, PageAnswer, TimelineRow};
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
+use trainyard_api::trial::{TrialEnd, TrialRequest};
 use trainyard_api::window::{WindowRequest, WindowRow};
 
 /// The method of a request.
@@ -266,6 +267,15 @@ pub const ROUTES: &[Route] = &[
     Route::get("/v1/policy", "set_policy", Gives::One(shape::<Status>), known!(call::set_policy))
         .with_body(Verb::Put, shape::<PolicyRequest>)
         .about(Some(Role::Admin), "Changes the policy while everything goes on."),
+    Route::get("/v1/policy/try", "try_policy", Gives::One(shape::<Status>), known!(call::try_policy))
+        .with_body(Verb::Post, shape::<TrialRequest>)
+        .about(
+            Some(Role::Admin),
+            "Changes the policy for a while; the one before comes back when that is over, or sooner if a measure worsens.",
+        ),
+    Route::get("/v1/policy/end", "end_trial", Gives::One(shape::<Status>), known!(call::end_trial))
+        .with_body(Verb::Post, shape::<TrialEnd>)
+        .about(Some(Role::Admin), "Ends a trial before its time: its policy stays, or the one before comes back."),
     Route::get("/v1/capture", "capture", Gives::Text(JSON_LINES), known!(call::capture))
         .about(Some(Role::Admin), "The flight record since its last base, for a replay elsewhere."),
     Route::get("/v1/tokens", "tokens", Gives::List("tokens", shape::<TokenInfo>), known!(call::tokens))

@@ -10,6 +10,7 @@ use trainyard_api::answer::{
 };
 use trainyard_api::board::{BoardAnswer, TimelineRow};
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest, WhatIfRow};
+use trainyard_api::trial::{TrialEnd, TrialRequest};
 use trainyard_api::window::{WindowRequest, WindowRow};
 use trainyard_api::{Code, JobSpec, Problem, SCHEMA_VERSION};
 use trainyard_daemon::access::{Caller, Right, Role, check};
@@ -282,6 +283,15 @@ impl Desk for FakeDesk {
         allowed(&caller, Right::RulePolicy, None, || Status { policy, ..status(&caller) })
     }
 
+    fn try_policy(&self, caller: Caller, request: TrialRequest) -> Reply<'_, Status> {
+        let TrialRequest { policy, place, admit, .. } = request;
+        self.set_policy(caller, PolicyRequest { policy, place, admit })
+    }
+
+    fn end_trial(&self, caller: Caller, _: TrialEnd) -> Reply<'_, Status> {
+        allowed(&caller, Right::RulePolicy, None, || status(&caller))
+    }
+
     fn capture(&self, caller: Caller) -> Reply<'_, Vec<u8>> {
         allowed(&caller, Right::RulePolicy, None, || b"{}\n".to_vec())
     }
@@ -362,6 +372,7 @@ fn status(caller: &Caller) -> Status {
         schema_version: SCHEMA_VERSION,
         policy: "none".to_owned(),
         policy_trouble: None,
+        trial: None,
         jobs: BTreeMap::new(),
         gpus: 0,
         gpus_used: 0,
