@@ -1,7 +1,8 @@
 //! What a training process and its keeper say to each other: one JSON object a line, over the socket named by
 //! `TRAINYARD_SOCKET`.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// From the training process.
@@ -44,7 +45,7 @@ pub enum FromJob {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rank: Option<u32>,
         /// Steps that each rank has done, as one who knows says for all.
-        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "by_name")]
         ranks: BTreeMap<u32, f64>,
     },
     /// It begins to write a checkpoint while it runs: it is not late until that is done.
@@ -67,6 +68,16 @@ pub enum FromJob {
     },
     /// All work is done: the job does not run again, however its processes end and whatever is asked meanwhile.
     Finished,
+}
+
+/// Ranks as JSON has them, whose keys are texts; within an enum with a tag nobody makes numbers of them.
+fn by_name<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<u32, f64>, D::Error> {
+    let named = BTreeMap::<String, f64>::deserialize(from)?;
+    let number = |(rank, done): (String, f64)| match rank.parse() {
+        Ok(rank) => Ok((rank, done)),
+        Err(_) => Err(Error::custom(format!("`{rank}` is no rank"))),
+    };
+    named.into_iter().map(number).collect()
 }
 
 /// Ranks that are told apart.
@@ -177,6 +188,16 @@ mod tests {
         gather.take(said(r#"{"type":"progress","done":7,"rank":1}"#));
         let FromJob::Progress { done, ranks, .. } = gather.give().unwrap() else { panic!("still") };
         assert_eq!((done, ranks[&1]), (None, 7.0), "rank 0 said nothing new");
+    }
+
+    #[test]
+    fn what_is_passed_on_is_read_as_it_was_written() {
+        let mut gather = Gather::default();
+        gather.take(said(r#"{"type":"progress","done":7,"ranks":{"0":7,"11":6.5}}"#));
+        let message = gather.give().unwrap();
+        assert_eq!(said(&serde_json::to_string(&message).unwrap()), message);
+        let bad = r#"{"type":"progress","ranks":{"first":7}}"#;
+        assert!(serde_json::from_str::<FromJob>(bad).is_err());
     }
 
     #[test]

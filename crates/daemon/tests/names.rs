@@ -230,7 +230,8 @@ fn one_walk_over_the_jobs_tells_what_status_shares_and_metrics_show() {
     let fair = seen.fair();
     let of = |name: &str| fair.iter().find(|row| row.tenant == name).expect("a tenant");
     assert_eq!((of("ann").waiting, of("bob").waiting, of("ann").running), (4, 2, 0));
-    assert!((of("ann").entitled - 0.5).abs() < 1e-12);
+    let entitled: f64 = fair.iter().map(|row| row.entitled).sum();
+    assert!((entitled - 1.0).abs() < 1e-12 && of("ann").entitled == of("bob").entitled);
     let levels = seen.levels();
     let key = |tenant: &str, phase: &str| (tenant.to_owned(), phase.to_owned());
     assert_eq!(levels.pending.get(&key("ann", "unadmitted")), Some(&4));

@@ -191,7 +191,7 @@ fn gpu_health() -> Vec<Check> {
             if stands.is_empty() { "" } else { "; " },
             stands.join(", "),
         );
-        check("GPU health", verdict, detail)
+        check("health", verdict, detail)
     };
     readings.into_iter().map(one).collect()
 }

@@ -138,7 +138,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         // The job that holds the slot goes on without a daemon, so it is ended first.
-        let cancel = |mut line: Line| line.post("/v1/jobs/0/act", "{\"action\":\"cancel\"}");
+        let cancel = |mut line: Line| line.post("/v1/jobs/1/act", "{\"action\":\"cancel\"}");
         if self.connect().and_then(cancel).is_ok() {
             sleep(Duration::from_millis(500));
         }
