@@ -93,7 +93,7 @@ class Yard:
         self.dir.mkdir(parents=True)
         self.args, self.policy = args, policy
         self.conf = self.dir / "slurm" / "slurm.conf"
-        self.saves, self.others = 0, []
+        self.saves, self.resumed, self.others = 0, 0, []
         self.cluster("up")
         (self.dir / "profiles.toml").write_text(profiles())
         (self.dir / "job.sh").write_text(JOB)
@@ -115,6 +115,16 @@ class Yard:
         """slurmctld is killed and comes back with what it knew so many seconds ago."""
         back = max(1, min(7, int(seconds / SAVE_EVERY), self.saves - 1))
         self.cluster("forget-ctld", str((self.saves - back) % 8))
+
+    def resume_drained(self):
+        """Does what an operator does: a slurmctld that gives a number twice takes the node out of service for it."""
+        environ = dict(os.environ, SLURM_CONF=str(self.conf))
+        asked = ["sinfo", "--noheader", "--Node", "--states=drain", "--format=%N %E"]
+        for line in subprocess.run(asked, env=environ, capture_output=True, text=True).stdout.splitlines():
+            node, _, reason = line.partition(" ")
+            if "Duplicate jobid" in reason:
+                self.resumed += 1
+                subprocess.run(["scontrol", "update", f"nodename={node}", "state=resume"], env=environ)
 
     def submit_other(self, number, seconds):
         command = ["sbatch", "--parsable", f"--uid={OTHER}", f"--gid={OTHER}", "--mem=10", "--chdir=/", "--gres=gpu:1",
@@ -228,6 +238,7 @@ def run(args, policy):
             yard.submit_other(args.others - len(others), others.pop(0)[1])
         if args.chaos and time.time() >= next_save:
             yard.save_state()
+            yard.resume_drained()
             next_save = time.time() + SAVE_EVERY
         if kills and time.time() >= next_kill:
             what, number = kills.pop()
@@ -243,7 +254,7 @@ def run(args, policy):
         time.sleep(0.3)
     result = measure(yard, jobs, policy)
     touched = yard.touched()
-    result |= {"kills": done, "others": len(yard.others), "others_touched": len(touched)}
+    result |= {"kills": done, "resumed": yard.resumed, "others": len(yard.others), "others_touched": len(touched)}
     for line in touched:
         print("touched:", line, file=sys.stderr)
     yard.end()

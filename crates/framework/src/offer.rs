@@ -614,7 +614,10 @@ impl<'a> Offer<'a> {
                 },
                 _ => match self.window_in_the_way(job, need, free) {
                     Some(window) => window,
-                    None if free >= need && !self.view.cluster().rules.is_none() => {
+                    None if free >= need
+                        && !self.view.cluster().rules.is_none()
+                        && job.spec.want.nodes_max != 1 =>
+                    {
                         Reason::Uneven { need, free }
                     }
                     None if free >= need => Reason::Fragmented { need, free },

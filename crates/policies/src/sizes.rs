@@ -1,7 +1,8 @@
 //! The sizes at which a job is known to run, and how fast it is at each.
 
 use crate::prelude::*;
-use trainyard_types::Config;
+use smallvec::smallvec;
+use trainyard_types::{Config, Want};
 
 /// More sizes of one job on one type than this are not looked at; in between, sizes are left out evenly.
 const SIZES_MAX: u32 = 64;
@@ -24,7 +25,7 @@ pub(crate) fn sizes(
     view: &View<'_>,
 ) -> Vec<Size> {
     let want = &job.spec.want;
-    let (least, most) = (want.gpus_min.max(1), want.gpus_max.min(most));
+    let (least, most) = (want.gpus_min.max(1), want.gpus_max.min(most).min(ever(want, kind, view)));
     let memory = view.cluster().kinds[kind.index()].memory_mib;
     if !want.accepts(kind) || least > most || (memory > 0 && memory < want.gpu_memory_mib) {
         return Vec::new();
@@ -36,6 +37,17 @@ pub(crate) fn sizes(
         (rate > 0.0 && rate.is_finite()).then_some(Size { gpus, rate })
     };
     counts.filter_map(size).collect()
+}
+
+/// The most GPUs of a type that a job could ever be given; only asked of the cluster where something limits it, which takes
+/// time linear in the nodes.
+fn ever(want: &Want, kind: GpuType, view: &View<'_>) -> u32 {
+    let host = want.cpus_per_gpu > 0 || want.memory_mib_per_gpu > 0;
+    let limited = want.nodes_max > 0 || want.pool.is_some() || host;
+    if !limited && view.cluster().rules.is_none() {
+        return u32::MAX;
+    }
+    view.cluster().largest_size(&Want { kinds: smallvec![kind], ..want.clone() }, want.gpus_max)
 }
 
 /// The work left of each job; one of unknown size counts as the longest there is.

@@ -383,13 +383,14 @@ const NOT_CONFIGURED: [&str; 4] = [
     "unable to read slurm.conf",
 ];
 /// `unexpected message received` is what 22.05 says when a connection was refused.
-const DOWN: [&str; 17] = [
+const DOWN: [&str; 18] = [
     "unable to contact slurm controller",
     "unexpected message received",
     "socket timed out",
     "connection refused",
     // What is cut off in the middle may have been done: the next look tells.
     "connection reset",
+    "unexpected missing socket",
     "broken pipe",
     "connection timed out",
     "no route to host",

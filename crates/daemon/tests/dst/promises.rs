@@ -2,7 +2,7 @@
 
 use crate::disk::Disk;
 use crate::world::{World, pipeline};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trainyard_api::{JobSpec, OnHang};
 use trainyard_backend::{Exit, LaunchOrder};
 use trainyard_daemon::core::{Ask, Core, Input, Order, beliefs};
@@ -42,16 +42,30 @@ pub fn may_launch(world: &World, order: &LaunchOrder) {
     assert_eq!(gpus as usize, order.gpus.len(), "{name} gets other GPUs than are on disk");
 }
 
-/// No new attempt is sent to a GPU that was ill before the turn. The disk is as it was then.
-pub fn not_on_ill_gpus(disk: &Disk, orders: &[Order]) {
-    let ill = disk.charts().into_iter().filter(|chart| chart.illness.is_some());
-    let ill: Vec<String> = ill.map(|chart| chart.device).collect();
+/// New attempts that are sent to GPUs that were ill before the turn. The disk is as it was then.
+pub fn on_ill_gpus(disk: &Disk, orders: &[Order]) -> Vec<(JobId, String)> {
+    let ill = ill_gpus(disk);
+    let mut found = Vec::new();
     for order in orders {
         let Order::Launch(order) = order else { continue };
         let known = disk.attempts.contains_key(&(order.job.0, order.attempt.0));
-        let there = order.devices.iter().find(|device| ill.contains(device));
-        assert!(known || there.is_none(), "{} starts on {there:?}, which is ill", order.job);
+        let there = order.devices.iter().filter(|device| !known && ill.contains(*device));
+        found.extend(there.map(|device| (order.job, device.clone())));
     }
+    found
+}
+
+/// None of them is: whoever is sent there was sent after an operator returned the GPU in the same turn.
+pub fn not_on_ill_gpus(disk: &Disk, sent: Vec<(JobId, String)>) {
+    let ill = ill_gpus(disk);
+    for (job, device) in sent {
+        assert!(!ill.contains(&device), "{job} starts on {device}, which is ill");
+    }
+}
+
+fn ill_gpus(disk: &Disk) -> BTreeSet<String> {
+    let ill = disk.charts().into_iter().filter(|chart| chart.illness.is_some());
+    ill.map(|chart| chart.device).collect()
 }
 
 /// What attempts before this one ended with allows it, and is handed on to it.

@@ -403,10 +403,11 @@ impl World {
             Cut::After(some, others) => (answers, done) = (some, others),
         }
         self.seen.relaunches += orders.iter().filter(|order| self.is_again(order)).count() as u64;
-        promises::not_on_ill_gpus(&self.disk, &orders);
+        let sent = promises::on_ill_gpus(&self.disk, &orders);
         if let Err(write) = self.disk.commit(&writes) {
             panic!("the store cannot keep {write}");
         }
+        promises::not_on_ill_gpus(&self.disk, sent);
         self.gpus.values_mut().for_each(|seen| seen.happened.clear());
         if let Some(store) = &mut self.mirror {
             store.commit(&writes).expect("ours could");
