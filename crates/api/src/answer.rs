@@ -351,6 +351,9 @@ pub struct Status {
     pub policy: String,
     /// Whether the plain order stands in for the policy, and why.
     pub policy_trouble: Option<String>,
+    /// The trial that the policy is on, if it is.
+    #[serde(default)]
+    pub trial: Option<crate::trial::TrialRow>,
     /// Jobs by standing; only those that are not over.
     pub jobs: BTreeMap<String, u64>,
     /// GPUs in all, in use, out of service.

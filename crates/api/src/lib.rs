@@ -6,6 +6,8 @@
 //! - [`board`]: what changed of all that since somebody last asked, and who ran where.
 //! - [`forecast`]: what it expects of the future.
 //! - [`problem`]: the one table of what can go wrong, with the HTTP status and the exit code of each.
+//! - [`trial`]: a policy on trial.
+//! - [`window`]: maintenance and reservations by time.
 //! - [`wire`]: what a training process and its keeper say to each other.
 //!
 //! Types only: nothing here opens a socket or a file. Fields are added, never renamed or removed, within one
@@ -18,6 +20,8 @@ pub mod board;
 pub mod forecast;
 pub mod problem;
 pub mod spec;
+pub mod trial;
+pub mod window;
 pub mod wire;
 
 pub use array::{ArrayError, ArraySpec, parse_array};

@@ -4,7 +4,7 @@
 //! - `server`, `socket`, `client`: where the daemon is, how it is reached, and what is asked again.
 //! - `job_files`: files as submissions.
 //! - `submit`, `follow`: submissions, and what comes of them.
-//! - `jobs`, `detail`, `nodes`, `shares`, `events`, `daemon`, `tokens`: one file for each thing that is asked about.
+//! - `jobs`, `detail`, `nodes`, `windows`, `shares`, `events`, `daemon`, `tokens`: one file for each thing that is asked about.
 //! - `expect`: what is expected, and what other policies would make of it.
 //! - `serve`: the daemon itself, on the GPUs that `machine` finds, with policies that `maker` makes and forecasts by
 //!   `oracle`.
@@ -40,6 +40,7 @@ mod submit;
 mod tokens;
 mod top;
 mod web;
+mod windows;
 
 pub use args::{Asking, LiveCommand};
 pub use client::{Client, Repeat};
@@ -72,6 +73,7 @@ pub fn run(command: LiveCommand, output: &Output) -> Result<(), Failure> {
             nodes::act(&args.node, &act, output)
         }
         LiveCommand::Resume(args) => nodes::act(&args, &NodeAct::Resume, output),
+        LiveCommand::Window(command) => windows::run(&command, output),
         LiveCommand::Fair(args) => shares::fair(&args, output),
         LiveCommand::Acct(args) => shares::acct(&args, output),
         LiveCommand::Events(args) => events::events(&args, output),

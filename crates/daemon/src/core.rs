@@ -11,6 +11,8 @@
 //! - `nodes`: what the backend sees of nodes.
 //! - `gpus`: GPUs that are ill.
 //! - `hangs`: jobs that make no progress any more.
+//! - `trial`: a policy that goes by itself.
+//! - `windows`: maintenance and reservations.
 //! - `obey`: from the engine's actions to orders.
 //! - `open`: from the store to a core.
 
@@ -25,11 +27,15 @@ mod open;
 mod reports;
 mod shape;
 mod submit;
+mod trial;
+mod windows;
 
 pub use gpus::{Chart, Illness};
 pub(crate) use obey::holds;
 pub use open::{Opening, StartError, beliefs};
 pub use submit::{JOBS_MAX, OPEN_PER_USER_MAX};
+pub use trial::{Trial, TrialAsked};
+pub use windows::{KeptWindow, KeptWindows};
 
 use crate::access::{Caller, Rules};
 use crate::desk::{Act, NewToken, NodeAct};
@@ -41,6 +47,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use trainyard_api::answer::{SubmitRequest, Submitted};
+use trainyard_api::trial::Measure;
+use trainyard_api::window::WindowRequest;
 use trainyard_api::{Code, Problem};
 use trainyard_backend::{Identity, LaunchOrder, NodeSeen, Report, StopOrder};
 use trainyard_engine::{Engine, Question, Setup, Thought};
@@ -132,12 +140,23 @@ pub enum Ask {
         /// What.
         act: NodeAct,
     },
+    /// Declares a maintenance window or a reservation.
+    AddWindow(WindowRequest),
+    /// Takes one back.
+    RemoveWindow(u32),
     /// Another policy decides from now on; whoever asks has built it.
     SetPolicy {
         /// As it is shown.
         label: String,
         /// The half-life it names.
         half_life: Span,
+    },
+    /// The same for a while; the one before comes back by itself.
+    TryPolicy(TrialAsked),
+    /// Ends a trial before its time, and keeps its policy or goes back.
+    EndTrial {
+        /// Whether the policy on trial stays.
+        keep: bool,
     },
     /// Takes a token on.
     AddToken(NewToken),
@@ -157,6 +176,8 @@ pub enum Ask {
 pub enum Said {
     /// Jobs were taken on.
     Submitted(Submitted),
+    /// A window was declared, under this number.
+    Window(u32),
     /// It is done.
     Done,
 }
@@ -191,6 +212,8 @@ pub struct Turn {
     pub orders: Vec<Order>,
     /// The flight record of the turn.
     pub lines: Vec<Line>,
+    /// The policy that came back by itself, with the half-life it names; it is asked from now on.
+    pub policy: Option<(String, Span)>,
     /// What the policy is asked now.
     pub question: Option<Question>,
     /// Jobs that ended, for those who count.
@@ -229,6 +252,8 @@ pub struct Core {
     pub(crate) arrays: BTreeMap<JobId, ArrayState>,
     /// Nodes out of service by an operator, with the reason.
     pub(crate) drained: BTreeMap<String, String>,
+    /// Maintenance and reservations, by number.
+    pub(crate) windows: KeptWindows,
     /// Nodes as the backend last saw them.
     pub(crate) nodes: BTreeMap<String, NodeSeen>,
     /// GPUs that are ill, or were told of as if.
@@ -237,6 +262,10 @@ pub struct Core {
     hang_looks: BTreeSet<(Time, JobId)>,
     /// Names of tokens that are good or have run out.
     tokens: BTreeSet<String>,
+    /// The policy on trial.
+    pub(crate) trial: Option<Trial>,
+    /// What happened lately, to compare a trial with.
+    lately: trial::Lately,
     question: Option<Question>,
     kept_at: Time,
     /// Whether something was written since: what policies use is written then too, at the latest after `KEEP_EVERY`.
@@ -245,6 +274,8 @@ pub struct Core {
     added: BTreeMap<JobId, usize>,
     pub(crate) wall: i64,
     pub(crate) now: Time,
+    /// The moment of the turn: what is done before it has caught up goes by it.
+    called_at: Time,
     turn: Turn,
 }
 
@@ -266,8 +297,10 @@ impl Core {
     /// out before is answered by whoever was asked.
     pub fn turn(&mut self, at: Time, wall: i64, inputs: Vec<Input>) -> Turn {
         self.wall = wall;
-        let sets_policy =
-            |input: &Input| matches!(input, Input::Ask { ask: Ask::SetPolicy { .. }, .. });
+        self.called_at = at.max(self.engine.state().now);
+        let sets_policy = |input: &Input| {
+            matches!(input, Input::Ask { ask: Ask::SetPolicy { .. } | Ask::TryPolicy(_), .. })
+        };
         let (first, mut rest): (Vec<Input>, Vec<Input>) = inputs.into_iter().partition(sets_policy);
         // An ill GPU counts before a decision of the same turn launches on it.
         rest.sort_by_key(|input| !matches!(input, Input::Report(Report::Gpu(_))));
@@ -282,7 +315,9 @@ impl Core {
         self.take(rest);
         self.return_gpus();
         self.look_for_hangs();
+        self.settle_trial();
         self.moment(self.now);
+        self.measure();
         self.keep();
         std::mem::take(&mut self.turn)
     }
@@ -303,7 +338,10 @@ impl Core {
     /// When a turn is due though nothing comes in.
     pub fn due(&self) -> Option<Time> {
         let keep = self.is_unkept.then(|| self.kept_at + KEEP_EVERY);
-        self.engine.due().into_iter().chain(keep).chain(self.gpu_due()).chain(self.hang_due()).min()
+        // While a question is out its answer is waited for, and the turn that takes it ends the trial.
+        let trial = self.trial_due().filter(|_| self.question.is_none());
+        let own = self.gpu_due().into_iter().chain(self.hang_due()).chain(trial);
+        self.engine.due().into_iter().chain(keep).chain(own).min()
     }
 
     /// The engine, to be looked at.
@@ -324,6 +362,19 @@ impl Core {
             }
             // The plain order may have decided.
             None => self.tick(),
+        }
+    }
+
+    /// Takes down what the turn did, to compare a trial with.
+    fn measure(&mut self) {
+        let waits: Vec<f64> =
+            self.turn.launched.iter().map(|(_, waited)| waited.as_secs_f64()).collect();
+        for wait in waits {
+            self.measured(Measure::Wait, wait);
+        }
+        let moved = |why: &&Why| matches!(why, Why::Preempted | Why::Moved);
+        for _ in 0..self.turn.stops.iter().filter(moved).count() {
+            self.measured(Measure::Restarts, 1.0);
         }
     }
 
@@ -356,7 +407,11 @@ impl Core {
             }
             Ask::Act { job, act } => self.act(caller, JobId(job), act),
             Ask::Node { node, act } => self.act_on_node(caller, &node, act),
+            Ask::AddWindow(request) => self.add_window(caller, request),
+            Ask::RemoveWindow(id) => self.remove_window(caller, id),
             Ask::SetPolicy { label, half_life } => self.set_policy(caller, label, half_life),
+            Ask::TryPolicy(asked) => self.try_policy(caller, asked),
+            Ask::EndTrial { keep } => self.end_trial(caller, keep),
             Ask::AddToken(token) => self.add_token(caller, token),
             Ask::DropToken(name) => self.drop_token(caller, name),
             Ask::Refused { action, target } => {
@@ -481,6 +536,10 @@ impl Core {
             None => format!("job {} is over: {name}", job.0),
         };
         self.event("ended", Some(job), &sentence, json!({ "end": name }));
+        if end == End::Finished {
+            let seconds = (self.wall - record.submission.wall) as f64 / 1e6;
+            self.measured(Measure::Jct, seconds);
+        }
         let state = trainyard_types::JobState { planned: None, ..live.state.clone() };
         let kept = trainyard_engine::Kept {
             state,

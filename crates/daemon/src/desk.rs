@@ -13,6 +13,8 @@ use trainyard_api::answer::{
 };
 use trainyard_api::board::TimelineRow;
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
+use trainyard_api::trial::{TrialEnd, TrialRequest};
+use trainyard_api::window::{WindowRequest, WindowRow};
 
 /// An answer that comes later.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send + 'a>>;
@@ -182,6 +184,12 @@ pub trait Desk: Send + Sync + 'static {
     fn nodes(&self, caller: Caller) -> Reply<'_, Vec<NodeRow>>;
     /// Does something to a node.
     fn node(&self, caller: Caller, node: String, act: NodeAct) -> Reply<'_, NodeRow>;
+    /// Lists maintenance windows and reservations.
+    fn windows(&self, caller: Caller) -> Reply<'_, Vec<WindowRow>>;
+    /// Declares one.
+    fn add_window(&self, caller: Caller, request: WindowRequest) -> Reply<'_, WindowRow>;
+    /// Takes one back.
+    fn remove_window(&self, caller: Caller, window: u32) -> Reply<'_, ()>;
     /// Shares of tenants.
     fn fair(&self, caller: Caller) -> Reply<'_, Vec<FairRow>>;
     /// Use over a period.
@@ -198,6 +206,10 @@ pub trait Desk: Send + Sync + 'static {
     fn status(&self, caller: Caller) -> Reply<'_, Status>;
     /// Changes the policy while everything goes on.
     fn set_policy(&self, caller: Caller, request: PolicyRequest) -> Reply<'_, Status>;
+    /// Changes it for a while; the one before comes back by itself.
+    fn try_policy(&self, caller: Caller, request: TrialRequest) -> Reply<'_, Status>;
+    /// Ends a trial before its time.
+    fn end_trial(&self, caller: Caller, end: TrialEnd) -> Reply<'_, Status>;
     /// The flight record since its last base, as lines of JSON.
     fn capture(&self, caller: Caller) -> Reply<'_, Vec<u8>>;
     /// Tokens that are good.

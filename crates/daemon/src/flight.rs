@@ -43,6 +43,9 @@ pub struct Base {
     /// GPUs in quarantine, and whether what runs there must go.
     #[serde(default)]
     pub quarantined: Vec<(GpuAt, bool)>,
+    /// Maintenance and reservations.
+    #[serde(default)]
+    pub windows: Vec<trainyard_types::Window>,
 }
 
 /// One thing that was told to the engine, or asked of it.
@@ -228,6 +231,9 @@ pub fn engine_of(base: Base, believer: &Believer<'_>) -> Engine {
     }
     for (gpu, evict) in base.quarantined {
         engine.apply(base.at, Event::GpuQuarantined { gpu, evict });
+    }
+    for window in base.windows {
+        engine.apply(base.at, Event::WindowSet(window));
     }
     engine
 }

@@ -17,7 +17,7 @@ pub use foretelling::{CONFIDENCE, POLICIES_MAX};
 
 use crate::access::{self, Caller, Right};
 use crate::clock::wall_micros;
-use crate::core::Ask;
+use crate::core::{Ask, Said};
 use crate::desk::{
     AcctRequest, Act, Desk, JobFilter, LogChunk, LogRequest, NewToken, NodeAct, PolicyRequest,
     Reply, Stale, TokenInfo,
@@ -40,6 +40,8 @@ use trainyard_api::answer::{
 };
 use trainyard_api::board::TimelineRow;
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
+use trainyard_api::trial::{TrialEnd, TrialRequest};
+use trainyard_api::window::{WindowRequest, WindowRow};
 use trainyard_api::{Code, Problem};
 use trainyard_store::{Reader, StoreError};
 
@@ -227,6 +229,31 @@ impl Desk for Front {
         })
     }
 
+    fn windows(&self, caller: Caller) -> Reply<'_, Vec<WindowRow>> {
+        Box::pin(async move {
+            access::check(&caller, Right::Look, None)?;
+            Ok(self.look().await?.windows())
+        })
+    }
+
+    fn add_window(&self, caller: Caller, request: WindowRequest) -> Reply<'_, WindowRow> {
+        Box::pin(async move {
+            let Said::Window(id) = self.ask(&caller, || Ask::AddWindow(request.clone())).await?
+            else {
+                return Err(lost());
+            };
+            let row = self.look().await?.windows().into_iter().find(|row| row.id == id);
+            row.ok_or_else(|| Problem::new(Code::NotFound, format!("window {id} is over already")))
+        })
+    }
+
+    fn remove_window(&self, caller: Caller, window: u32) -> Reply<'_, ()> {
+        Box::pin(async move {
+            self.ask(&caller, || Ask::RemoveWindow(window)).await?;
+            Ok(())
+        })
+    }
+
     fn fair(&self, caller: Caller) -> Reply<'_, Vec<FairRow>> {
         Box::pin(async move {
             access::check(&caller, Right::Look, None)?;
@@ -259,6 +286,20 @@ impl Desk for Front {
     fn set_policy(&self, caller: Caller, request: PolicyRequest) -> Reply<'_, Status> {
         Box::pin(async move {
             self.change_policy(&caller, request).await?;
+            self.status(caller).await
+        })
+    }
+
+    fn try_policy(&self, caller: Caller, request: TrialRequest) -> Reply<'_, Status> {
+        Box::pin(async move {
+            self.put_on_trial(&caller, request).await?;
+            self.status(caller).await
+        })
+    }
+
+    fn end_trial(&self, caller: Caller, end: TrialEnd) -> Reply<'_, Status> {
+        Box::pin(async move {
+            self.ask(&caller, || Ask::EndTrial { keep: end.keep }).await?;
             self.status(caller).await
         })
     }

@@ -2,6 +2,7 @@
 //!
 //! - `census`: what one walk over all jobs tells.
 //! - `rows`: lists of jobs, nodes and shares.
+//! - `windows`: maintenance and reservations, as rows and in words.
 //! - `shown`: all of it at once, for the board.
 //! - `absent`: what a job could use if it were there.
 //! - `outcome`: why a job waits and what would change that.
@@ -11,13 +12,15 @@ mod census;
 mod outcome;
 mod rows;
 mod shown;
+mod windows;
 
-use crate::core::{Chart, Core};
+use crate::core::{Chart, Core, KeptWindow};
 use crate::record::Record;
 use census::Census;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use trainyard_api::answer::Status;
+use trainyard_api::trial::TrialRow;
 use trainyard_backend::NodeSeen;
 use trainyard_engine::{Outlook, Stats};
 use trainyard_framework::{Live, Snapshot};
@@ -40,6 +43,8 @@ pub struct Seen {
     pub records: Arc<IdMap<JobId, Arc<Record>>>,
     /// Nodes out of service by an operator, with the reason.
     pub drained: BTreeMap<String, String>,
+    /// Maintenance and reservations, by number.
+    pub windows: BTreeMap<u32, KeptWindow>,
     /// Nodes that are left alone because they failed too often, and until when.
     pub quarantined: BTreeMap<NodeId, Time>,
     /// GPUs that are ill, or were told of as if.
@@ -50,6 +55,8 @@ pub struct Seen {
     pub nodes: BTreeMap<String, NodeSeen>,
     /// The policy, as it is shown.
     pub policy: String,
+    /// The trial that it is on, if it is.
+    pub trial: Option<TrialRow>,
     /// Whether the plain order stands in for it.
     pub left_alone: bool,
     /// What the engine counted.
@@ -103,8 +110,10 @@ impl Seen {
             outlook: engine.outlook(),
             records: Arc::clone(&core.records),
             drained: core.drained.clone(),
+            windows: core.windows.all.clone(),
             quarantined: quarantined.collect(),
             policy: core.options.policy.clone(),
+            trial: core.trial.as_ref().map(|trial| trial.row(now, wall)),
             left_alone: engine.left_alone(now),
             stats: engine.stats().clone(),
             seed: core.options.setup.seed,
@@ -163,6 +172,7 @@ impl Seen {
             schema_version: trainyard_api::SCHEMA_VERSION,
             policy: self.policy.clone(),
             policy_trouble: health.policy.clone().or(failing),
+            trial: self.trial.clone(),
             jobs,
             gpus: state.cluster.gpus(),
             gpus_used: used,

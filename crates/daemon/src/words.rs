@@ -1,5 +1,6 @@
 //! Reasons in words.
 
+use jiff::Timestamp;
 use trainyard_api::answer::Standing;
 use trainyard_types::{End, Phase, Reason, Span, Tenants, Time};
 
@@ -24,6 +25,12 @@ pub fn hang(silent: Span, usual: Span, rank: Option<u32>) -> String {
     };
     let rank = rank.map_or_else(String::new, |rank| format!("; rank {rank} is behind the others"));
     format!("no step for {}, usually one told every {}{rank}", seconds(silent), seconds(usual))
+}
+
+/// A moment of the wall clock in UTC, for sentences: `2026-11-20T08:00:00Z`.
+pub fn moment(unix_seconds: f64) -> String {
+    let at = Timestamp::from_second(unix_seconds as i64);
+    at.map_or_else(|_| format!("{unix_seconds:.0}"), |at| at.to_string())
 }
 
 /// One sentence that says why a job does not run.
@@ -66,6 +73,10 @@ pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
         Reason::After { job } => format!("waits until job {} has finished", job.0),
         Reason::NotBefore { time } => {
             format!("may not start before its begin time, in {}", in_seconds(now, *time))
+        }
+        Reason::Window { node, from, until, .. } => {
+            let (when, long) = (in_seconds(now, *from), in_seconds(*from, *until));
+            format!("node {} is under maintenance or reserved in {when}, for {long}", node.0)
         }
         Reason::HeldByUser => "is held; `trainyard release` lets it go on".to_owned(),
         Reason::ArrayFull => "as many jobs of its array run as may at once".to_owned(),

@@ -243,6 +243,9 @@ impl Engine {
         if !can_be_launched {
             return Err(Fault::WrongShape(job));
         }
+        if !stays && let Some(node) = self.shut_at(job, &to) {
+            return Err(Fault::InWindow(job, node));
+        }
         let used = used_permille(&to);
         if self.state.ceiling_passed(tenant, used).is_some() {
             return Err(Fault::QuotaPassed(job));
@@ -256,6 +259,9 @@ impl Engine {
         state.live_mut(job).expect("checked above").state.planned = Some(to);
         self.dirty.insert(job);
         self.assert_within_ceilings(tenant);
+        if !self.state.windows.is_empty() {
+            self.leave_or_watch(at, job);
+        }
         Ok(())
     }
 
@@ -277,6 +283,8 @@ impl Engine {
             free.set_pool(node.id, self.free.pool(node.id));
             free.set_up(node.id, self.machines.in_service(node.id));
         }
+        free.set_windows(Arc::clone(&self.state.windows));
+        free.set_now(self.state.now);
         free
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use trainyard_framework::{Beliefs, Free, Live, Pipeline, Snapshot, State};
 use trainyard_types::{
     Action, Attempt, Cluster, End, Event, Fault, IdSet, JobId, NodeId, Reason, Span, Tenants, Time,
+    WindowId,
 };
 
 /// The engine. See the crate's documentation.
@@ -31,6 +32,8 @@ pub struct Engine {
     pub(crate) ending: BTreeMap<JobId, End>,
     /// Jobs that must stop because a machine was lost.
     pub(crate) stranded: BTreeSet<JobId>,
+    /// Jobs that must stop because a window is about to begin.
+    pub(crate) leaving: BTreeSet<JobId>,
     /// Jobs whose plan differs from reality.
     pub(crate) dirty: BTreeSet<JobId>,
     /// Jobs that a user sends back to the queue and that have not stopped yet.
@@ -64,6 +67,10 @@ pub(crate) enum Timer {
     Limit(JobId, Attempt),
     /// A node's quarantine is over.
     Readmit(NodeId),
+    /// A job has to be gone from a node that is soon in a window.
+    Leave(JobId),
+    /// A window begins or is over.
+    Window(WindowId),
 }
 
 /// Why a job may not run yet.
@@ -130,7 +137,8 @@ impl Engine {
     ) -> Engine {
         let mut state = State::new(Arc::clone(&cluster), tenants);
         state.keeps_rounds = matches!(setup.trigger, Trigger::Barrier(_));
-        Engine {
+        let declared = cluster.windows.clone();
+        let mut engine = Engine {
             free: Free::new(&cluster),
             real: Occupancy::new(&cluster),
             machines: Machines::new(&cluster),
@@ -143,6 +151,7 @@ impl Engine {
             ends: Vec::new(),
             ending: BTreeMap::new(),
             stranded: BTreeSet::new(),
+            leaving: BTreeSet::new(),
             dirty: BTreeSet::new(),
             requeued: BTreeSet::new(),
             touched: IdSet::default(),
@@ -158,7 +167,11 @@ impl Engine {
             policy_failures: 0,
             policy_retry_at: Time::ZERO,
             fallback: fallback::pipeline(),
+        };
+        for window in declared {
+            engine.window_set(Time::ZERO, window);
         }
+        engine
     }
 
     /// Takes note of something that happened. Time never goes back: an earlier `at` counts as now.
@@ -194,6 +207,8 @@ impl Engine {
                 self.wants_decision = true;
             }
             Event::Needed(pool, nodes) => self.needed(pool, nodes),
+            Event::WindowSet(window) => self.window_set(at, window),
+            Event::WindowRemoved(id) => self.window_removed(at, id),
             Event::PriceChanged(kind, price) => {
                 let mut cluster = Cluster::clone(&self.state.cluster);
                 cluster.kinds[kind.index()].price_per_hour = price;
@@ -311,6 +326,7 @@ impl Engine {
         let at = at.max(self.state.now);
         if at > self.state.now {
             self.state_mut().now = at;
+            self.free.set_now(at);
         }
         at
     }
@@ -354,6 +370,8 @@ impl Engine {
                     }
                 }
                 Timer::Readmit(node) => self.readmit(node),
+                Timer::Leave(job) => self.leave_or_watch(at, job),
+                Timer::Window(id) => self.window_turns(at, id),
             }
         }
     }

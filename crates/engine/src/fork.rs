@@ -25,6 +25,7 @@ impl Engine {
             ends: self.ends.clone(),
             ending: self.ending.clone(),
             stranded: self.stranded.clone(),
+            leaving: self.leaving.clone(),
             dirty: self.dirty.clone(),
             requeued: self.requeued.clone(),
             touched: self.touched.clone(),

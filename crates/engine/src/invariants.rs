@@ -55,6 +55,7 @@ impl Engine {
         assert!(real == self.real, "what is really in use does not match what jobs hold");
         assert_eq!(used, self.state.used_permille, "quota is counted wrongly");
         assert_eq!(demand, self.state.demand, "demand is counted wrongly");
+        self.assert_out_of_windows();
     }
 
     /// A job that is stopped for another, or moved, has no lease, is past its minimum run time, and allows it.

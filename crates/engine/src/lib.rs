@@ -5,7 +5,7 @@
 //! tune), checks the answer change by change, adopts it, and turns plan against reality into actions.
 //!
 //! - [`setup`]: when to decide, quarantine, retries.
-//! - `engine`, `lifecycle`, `machines`: events to state.
+//! - `engine`, `lifecycle`, `machines`, `windows`: events to state.
 //! - `think`, `elsewhere`, `adopt`, `fallback`: state to plan. A policy that errs or panics never stops the engine.
 //! - `reconcile`, `occupancy`: plan to actions; launches only on GPUs that are really free.
 //! - [`Kept`]: what must survive a restart, and an engine made from it; `fork`: the same engine once more.
@@ -28,6 +28,7 @@ mod occupancy;
 mod reconcile;
 pub mod setup;
 mod think;
+mod windows;
 
 pub use elsewhere::Question;
 pub use engine::{Engine, Stats};

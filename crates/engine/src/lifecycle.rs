@@ -4,8 +4,8 @@ use crate::engine::{Block, Engine, Timer};
 use std::sync::Arc;
 use trainyard_framework::{Live, used_permille};
 use trainyard_types::{
-    Action, Attempt, Cause, Cluster, End, Job, JobId, JobState, Measured, Phase, Progress, Rate,
-    Reason, Sample, Time, Work,
+    Action, Attempt, Cause, Cluster, Config, End, Job, JobId, JobState, Measured, Phase, Progress,
+    Rate, Reason, Sample, Span, Time, Work,
 };
 
 impl Engine {
@@ -34,6 +34,7 @@ impl Engine {
         let need = job.want.gpus_min;
         let job = if fits { within(job, most) } else { job };
         let job = if fits { even(job, &self.state.cluster) } else { job };
+        let job = self.with_grace(job);
         let mut state = JobState::submitted(at);
         state.queued_at = at;
         self.state_mut().jobs.insert(id, Arc::new(Live { spec: job, state }));
@@ -53,6 +54,21 @@ impl Engine {
             }
             self.blocked.insert(id, block);
         }
+    }
+
+    /// A job that does not say how long it may take to save gets what is believed.
+    fn with_grace(&self, mut job: Arc<Job>) -> Arc<Job> {
+        if job.grace > Span::ZERO {
+            return job;
+        }
+        let shapes = self.state.shapes.iter().filter(|(kind, _)| job.want.accepts(*kind));
+        let configs = shapes.map(|&(kind, per_node)| Config::packed(kind, job.want.gpus, per_node));
+        let saves = configs.map(|on| self.beliefs.change(&job, Some(&on), None).save);
+        let grace = saves.max().unwrap_or(Span::ZERO);
+        if grace > Span::ZERO {
+            Arc::make_mut(&mut job).grace = grace;
+        }
+        job
     }
 
     /// The launch worked.
@@ -253,6 +269,7 @@ impl Engine {
             state.ended.push((job, at));
             self.blocked.remove(&job);
             self.stranded.remove(&job);
+            self.leaving.remove(&job);
             self.requeued.remove(&job);
             self.dirty.remove(&job);
             self.touched.insert(job);
@@ -326,6 +343,7 @@ impl Engine {
         let next = if self.blocked.contains_key(&job) { Phase::Blocked } else { Phase::Waiting };
         self.enter(at, job, next);
         self.stranded.remove(&job);
+        self.leaving.remove(&job);
         self.requeued.remove(&job);
         let state = self.state_mut();
         let live = state.live_mut(job).expect("current");

@@ -26,6 +26,8 @@ struct Machine {
     drained: bool,
     /// Whether the owner of its pool uses it.
     kept: bool,
+    /// Whether it is within a window of maintenance.
+    maintained: bool,
     quarantined_until: Option<Time>,
     failures: VecDeque<Time>,
 }
@@ -42,7 +44,7 @@ impl Machine {
 
     /// Whether it is of use to anyone.
     fn serves(&self) -> bool {
-        self.up && !self.drained && self.quarantined_until.is_none()
+        self.up && !self.drained && !self.maintained && self.quarantined_until.is_none()
     }
 }
 
@@ -56,6 +58,7 @@ impl Machines {
             up: true,
             drained: false,
             kept: false,
+            maintained: false,
             quarantined_until: None,
             failures: VecDeque::new(),
         };
@@ -213,6 +216,15 @@ impl Engine {
     pub(crate) fn keep_node(&mut self, node: NodeId, kept: bool) {
         self.machines.nodes[node.index()].kept = kept;
         self.put_in_service(node);
+    }
+
+    /// A node is within a window of maintenance from now on, or no longer.
+    pub(crate) fn set_maintained(&mut self, node: NodeId, maintained: bool) {
+        let machine = &mut self.machines.nodes[node.index()];
+        if machine.maintained != maintained {
+            machine.maintained = maintained;
+            self.put_in_service(node);
+        }
     }
 
     /// Jobs that are to get GPUs of these.

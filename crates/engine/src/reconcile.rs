@@ -100,6 +100,7 @@ impl Engine {
             Some(End::Pruned) => Why::Pruned,
             Some(_) => Why::Asked,
             None if self.stranded.contains(&job) => Why::Machine,
+            None if self.leaving.contains(&job) => Why::Window,
             None if self.blocked.contains_key(&job) || self.requeued.contains(&job) => Why::Asked,
             None if planned => Why::Moved,
             None => Why::Preempted,
@@ -118,7 +119,7 @@ impl Engine {
                 self.stats.preemptions += 1;
             }
             Why::Moved => self.stats.moves += 1,
-            Why::Asked | Why::TimeLimit | Why::Pruned | Why::Machine => {}
+            Why::Asked | Why::TimeLimit | Why::Pruned | Why::Machine | Why::Window => {}
         }
         self.outbox.push(Action::Stop { job, attempt, why });
     }
@@ -128,6 +129,14 @@ impl Engine {
         let Some(planned) = planned else { return };
         if !self.has_really_room(&self.real, &planned) {
             // Its GPUs are still being given up; it is tried again when they are free.
+            return;
+        }
+        if self.shut_at(job, &planned).is_some() {
+            // It was planned in time, and its GPUs came free too late for it to be gone before a window.
+            self.unplan(at, job);
+            self.dirty.remove(&job);
+            self.wants_decision = true;
+            self.wake_at = Some(at);
             return;
         }
         self.real.take(&planned);

@@ -56,9 +56,15 @@ impl<'a> Ask<'a> {
         self.kinds.is_empty() || self.kinds.contains(&kind)
     }
 
-    /// Whether a node may be used at all, by pool and host resources for one GPU.
+    /// Whether a node may be used at all, by pool, windows and host resources for one GPU.
     pub fn allows(&self, node: NodeId, free: &crate::Free) -> bool {
-        self.pool.is_none_or(|pool| free.pool(node) == pool) && self.gpus_by_host(node, free) > 0
+        self.is_open(node, free) && self.gpus_by_host(node, free) > 0
+    }
+
+    /// Whether a node is in the right pool and no window keeps the job from it.
+    fn is_open(&self, node: NodeId, free: &crate::Free) -> bool {
+        let here = self.pool.is_none_or(|pool| free.pool(node) == pool);
+        here && free.shut(node, self.job).is_none()
     }
 
     /// How many GPUs the node's CPUs and memory suffice for.
@@ -75,9 +81,10 @@ impl<'a> Ask<'a> {
         by_cpus.min(by_memory)
     }
 
-    /// Wholly free GPUs of a node with enough memory, in the right pool; its host may suffice for fewer.
+    /// Wholly free GPUs of a node with enough memory, in the right pool and open to the job; its host may suffice for
+    /// fewer.
     pub fn usable_mask(&self, node: NodeId, free: &crate::Free) -> u64 {
-        if self.pool.is_some_and(|pool| free.pool(node) != pool) {
+        if !self.is_open(node, free) {
             return 0;
         }
         let (mask, memory) = (free.mask(node), self.job.spec.want.gpu_memory_mib);
@@ -95,10 +102,11 @@ impl<'a> Ask<'a> {
     }
 
     /// Whether more than the number of wholly free GPUs decides which nodes may be used.
-    pub fn is_limited(&self) -> bool {
+    pub fn is_limited(&self, free: &crate::Free) -> bool {
         let want = &self.job.spec.want;
         let host = want.cpus_per_gpu > 0 || want.memory_mib_per_gpu > 0;
-        host || want.gpu_memory_mib > 0 || self.pool.is_some()
+        let windows = !free.windows().is_empty();
+        host || want.gpu_memory_mib > 0 || self.pool.is_some() || windows
     }
 }
 

@@ -1,9 +1,13 @@
 //! What is free by the plan, indexed so that a placer never scans the cluster.
 
+use crate::{JobRef, Windows};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use trainyard_types::placement::bits;
-use trainyard_types::{Allocation, Cluster, GpuAt, GpuType, IdSet, NodeId, Placement, PoolId};
+use trainyard_types::{
+    Allocation, Cluster, GpuAt, GpuType, IdSet, NodeId, Placement, PoolId, Time, Window,
+};
 
 /// A whole GPU, in thousandths.
 const WHOLE: u16 = 1000;
@@ -19,6 +23,8 @@ pub struct Free {
     partial: Vec<BTreeSet<(u16, NodeId, u8)>>,
     whole: Vec<u32>,
     in_service: Vec<u32>,
+    windows: Arc<Windows>,
+    now: Time,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -70,6 +76,8 @@ impl Free {
             partial: vec![BTreeSet::new(); kinds],
             whole: vec![0; kinds],
             in_service: vec![0; kinds],
+            windows: Arc::default(),
+            now: Time::ZERO,
         };
         for node in &cluster.nodes {
             let base = free.left.len() as u32;
@@ -93,6 +101,26 @@ impl Free {
             free.set_whole(node.id, node.mask());
         }
         free
+    }
+
+    /// The window that keeps a job from starting on a node now, if one does: its GPUs are not there for that job.
+    pub fn shut(&self, node: NodeId, job: JobRef<'_>) -> Option<&Window> {
+        self.windows.shut(node, job, self.now)
+    }
+
+    /// Maintenance and reservations.
+    pub fn windows(&self) -> &Arc<Windows> {
+        &self.windows
+    }
+
+    /// Maintenance and reservations change.
+    pub fn set_windows(&mut self, windows: Arc<Windows>) {
+        self.windows = windows;
+    }
+
+    /// Time passes.
+    pub fn set_now(&mut self, now: Time) {
+        self.now = now;
     }
 
     /// Wholly free GPUs of one type.

@@ -2,17 +2,46 @@
 
 use crate::{JobRef, Key, Offer, Rank, View};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound;
-use trainyard_types::{Grant, JobId, ModelId, Share, TenantId, Time, Want};
+use trainyard_types::{Grant, JobId, ModelId, Share, Span, TenantId, Time, Want, WindowId};
 
-/// Waiting jobs that fit or fail alike: same wish, same profile or none, same tenant where ceilings matter.
+/// Waiting jobs that fit or fail alike: same wish, same profile or none, same tenant where ceilings matter, and the same
+/// time to be gone in where there are windows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Class {
     want: Want,
     model: Option<ModelId>,
     tenant: Option<TenantId>,
+    leaving: Option<Box<Leaving>>,
+}
+
+/// What decides before which windows a job can be gone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Leaving {
+    ends_in: Option<Span>,
+    preemptible: bool,
+    spans: (Span, Span),
+    tenant: TenantId,
+    named: SmallVec<[WindowId; 1]>,
+}
+
+impl Leaving {
+    fn of(job: JobRef<'_>, view: &View<'_>) -> Option<Box<Leaving>> {
+        let (spec, windows) = (job.spec, &view.state().windows);
+        if windows.is_empty() {
+            return None;
+        }
+        Some(Box::new(Leaving {
+            ends_in: spec.run_max.map(|limit| limit.minus(job.state.ran(view.now))),
+            preemptible: spec.preemptible,
+            spans: (spec.min_run, spec.grace),
+            tenant: spec.tenant,
+            named: windows.that_name(spec),
+        }))
+    }
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -35,6 +64,8 @@ type Ordered = BTreeSet<(Key, JobId)>;
 pub(crate) struct RankIndex {
     /// The number of the decision this index is valid for.
     valid_for: Option<u64>,
+    /// The windows it was made for.
+    windows: u64,
     entries: FxHashMap<JobId, Entry>,
     /// Classes by number; one without jobs is vacant and its number is given to the next.
     classes: Vec<(Class, Ordered)>,
@@ -56,7 +87,8 @@ impl RankIndex {
     /// Brings the index up to the view: what changed since the last decision, or everything.
     pub(crate) fn refresh<R: Rank>(&mut self, rank: &mut R, view: &View<'_>, running: bool) {
         let valid = self.valid_for == Some(view.decision());
-        if valid && !rank.renewed() {
+        let windows = view.state().windows.version();
+        if valid && self.windows == windows && !rank.renewed() {
             for &job in view.changed() {
                 self.update(rank, view, job, running);
             }
@@ -67,7 +99,7 @@ impl RankIndex {
                 self.update(rank, view, job, running);
             }
         } else {
-            *self = RankIndex::default();
+            *self = RankIndex { windows, ..RankIndex::default() };
             if !valid {
                 rank.forget();
             }
@@ -203,6 +235,7 @@ impl RankIndex {
             want: job.spec.want.clone(),
             model: view.profiled(job),
             tenant: view.state().has_ceilings.then_some(job.spec.tenant),
+            leaving: Leaving::of(job, view),
         };
         if let Some(&number) = self.class_of.get(&class) {
             return number;

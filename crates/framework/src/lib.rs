@@ -25,7 +25,9 @@
 //! 10. A job with a lease, within its minimum run time, or not preemptible keeps its grant whatever is offered.
 //! 11. Where the cluster has [rules for shapes](trainyard_types::PlacementRules), a grant that breaks them becomes one of as many
 //!     GPUs that keeps them or, if the job allows it, of fewer.
-//! 12. A job that lost its grant though nobody uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
+//! 12. A node that is under maintenance or reserved before a job could have left it has no room for that job
+//!     ([`Free::shut`]); placers find that out by [`Ask::usable`], and a grant there is answered with *no room*.
+//! 13. A job that lost its grant though nobody uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
 //!
 //! Deliberately absent: a way to act, to read a clock or a file, or to see the true length of a job.
 
@@ -46,6 +48,7 @@ mod settings;
 pub mod shapes;
 mod state;
 mod view;
+mod windows;
 
 pub use ask::{Admission, Ask};
 pub use entry::{
@@ -66,3 +69,4 @@ pub use settings::{ConfigError, RawSettings, defaults, nearest};
 pub use state::{Live, Loan, Seen, State, Usage};
 pub use trainyard_profile::ChangeCost;
 pub use view::{Beliefs, JobRef, Snapshot, View};
+pub use windows::{Windows, lead, leaves_at};

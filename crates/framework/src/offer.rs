@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trainyard_types::placement::lowest_bits;
 use trainyard_types::{
     Allocation, Change, Fault, Grant, HostShare, JobId, Knobs, NodeId, Note, Phase, Placement,
-    Reason, Shape, TenantId, Time,
+    Reason, Shape, TenantId, Time, WindowId,
 };
 
 /// The answer to a grant.
@@ -152,9 +152,15 @@ impl<'a> Offer<'a> {
         true
     }
 
-    /// Leaves a reason why a job does not run.
+    /// Leaves a reason why a job does not run. Too few GPUs, because of a window, is a matter of that window.
     pub fn note(&mut self, job: JobId, reason: Reason) {
-        self.notes.push(Note { job, reason });
+        let window = match reason {
+            Reason::NoRoom { need, free } => {
+                self.view.job(job).and_then(|job| self.window_in_the_way(job, need, free))
+            }
+            _ => None,
+        };
+        self.notes.push(Note { job, reason: window.unwrap_or(reason) });
     }
 
     /// Offers a grant.
@@ -425,12 +431,45 @@ impl<'a> Offer<'a> {
         let planned = self.view.job(job).and_then(|job| job.state.planned.as_ref());
         let stays = planned.is_some_and(|planned| planned.same_place(allocation));
         let rules = self.view.cluster().rules;
-        if !shapes::is_alone(rules, allocation, self.free) || self.goes_back(allocation) {
+        let alone = shapes::is_alone(rules, allocation, self.free);
+        let shut = !stays && self.is_shut(job, allocation);
+        if !alone || shut || self.goes_back(allocation) {
             return false;
         }
         let room =
             if stays { self.free.fits_again(allocation) } else { self.free.fits(allocation) };
         room.is_ok()
+    }
+
+    /// Whether an allocation has GPUs on a node from which a window keeps a job.
+    fn is_shut(&self, job: JobId, allocation: &Allocation) -> bool {
+        let Some(job) = self.view.job(job) else { return false };
+        let mut nodes = allocation.placement.masks().iter();
+        nodes.any(|(node, _)| self.free.shut(*node, job).is_some())
+    }
+
+    /// The window without which there would be enough GPUs for a job, though not those that are free. Looks at the
+    /// nodes that have windows.
+    fn window_in_the_way(&self, job: JobRef<'_>, need: u32, free: u32) -> Option<Reason> {
+        let windows = self.free.windows();
+        let pool = job.spec.want.pool;
+        let mut open = free;
+        let mut more = 0;
+        let mut first: Option<(Time, NodeId, WindowId, Time)> = None;
+        let nodes: BTreeSet<NodeId> = windows.iter().flat_map(|one| one.nodes.clone()).collect();
+        for node in nodes {
+            let usable = job.spec.want.accepts(self.free.kind(node))
+                && pool.is_none_or(|pool| self.free.pool(node) == pool);
+            let Some(window) = self.free.shut(node, job).filter(|_| usable) else { continue };
+            let whole = self.free.mask(node).count_ones();
+            let gone = window.is_on(self.view.now) && window.reserved.is_none();
+            open = open.saturating_sub(whole);
+            more += if gone { u32::from(self.view.cluster().node(node).gpus) } else { whole };
+            let found = (window.from, node, window.id, window.until);
+            first = Some(first.map_or(found, |other| other.min(found)));
+        }
+        let (from, node, window, until) = first?;
+        (open < need && need <= open + more).then_some(Reason::Window { window, node, from, until })
     }
 
     /// Whether an allocation has GPUs on a node that goes back to its owner.
@@ -573,15 +612,17 @@ impl<'a> Offer<'a> {
                     ceiling: state.tenants.get(tenant).ceiling.unwrap_or(0),
                     used: (self.used_permille[tenant.index()] / 1000) as u32,
                 },
-                // One node is together enough for any rule of shapes.
-                _ if free >= need
-                    && !self.view.cluster().rules.is_none()
-                    && job.spec.want.nodes_max != 1 =>
-                {
-                    Reason::Uneven { need, free }
-                }
-                _ if free >= need => Reason::Fragmented { need, free },
-                _ => Reason::NoRoom { need, free },
+                _ => match self.window_in_the_way(job, need, free) {
+                    Some(window) => window,
+                    None if free >= need
+                        && !self.view.cluster().rules.is_none()
+                        && job.spec.want.nodes_max != 1 =>
+                    {
+                        Reason::Uneven { need, free }
+                    }
+                    None if free >= need => Reason::Fragmented { need, free },
+                    None => Reason::NoRoom { need, free },
+                },
             };
             self.notes.push(Note { job: member.job, reason });
         }

@@ -1,5 +1,6 @@
 //! Everything the engine knows, as dense arrays that a decision borrows.
 
+use crate::Windows;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trainyard_types::{
@@ -103,6 +104,8 @@ pub struct State {
     pub ended: Vec<(JobId, Time)>,
     /// Pools that are lent, by id; a pool that is not in it is ours for good.
     pub loans: Vec<Loan>,
+    /// Maintenance and reservations that are not over.
+    pub windows: Arc<Windows>,
     /// How often an owner said what it needs.
     pub recalls: u64,
     /// How many decisions were taken.
@@ -140,6 +143,7 @@ impl State {
             changed: Vec::new(),
             ended: Vec::new(),
             loans: Vec::new(),
+            windows: Arc::default(),
             recalls: 0,
             decisions: 0,
             keeps_rounds: false,

@@ -98,6 +98,7 @@ fn why_word(why: Why) -> &'static str {
         Why::TimeLimit => "time-limit",
         Why::Pruned => "pruned",
         Why::Machine => "machine",
+        Why::Window => "window",
     }
 }
 

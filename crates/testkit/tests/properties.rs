@@ -11,7 +11,8 @@ use trainyard_policies::registry::{PLACERS, POLICIES};
 use trainyard_profile::{Catalog, CostModel};
 use trainyard_sim::{Observer, Options, simulate};
 use trainyard_types::{
-    Cluster, Event, GpuAt, GpuType, Job, JobId, NodeId, Span, Tenant, TenantId, Tenants, Time, Work,
+    Allowed, Cluster, Event, GpuAt, GpuType, Job, JobId, NodeId, Span, Tenant, TenantId, Tenants,
+    Time, Window, WindowId, Work,
 };
 use trainyard_workload::{TraceJob, Workload};
 
@@ -108,6 +109,29 @@ fn mishap(cluster: &Cluster, (at, what, which, length): (u64, u8, u32, u64)) -> 
             .chain([(later, Event::QuotaChanged(TenantId(0), Some(12)))])
             .collect(),
     }
+}
+
+fn any_windows() -> impl Strategy<Value = Vec<(u64, bool, u32, u64)>> {
+    prop::collection::vec((0u64..2_000, any::<bool>(), 0u32..40, 1u64..600), 1..5)
+}
+
+/// Maintenance of a node or two, or a reservation for the first tenant, that is told up to five minutes before it.
+fn window(
+    cluster: &Cluster,
+    (at, reserved, which, length): (u64, bool, u32, u64),
+) -> (Time, Event) {
+    let nodes = cluster.nodes.len() as u32;
+    let at = Time(at * 1_000_000);
+    let from = at + Span::secs(u64::from(which) * 8);
+    let allowed = Allowed { tenants: [TenantId(0)].into(), ..Allowed::default() };
+    let window = Window {
+        id: WindowId(which),
+        nodes: vec![NodeId(which % nodes), NodeId((which / 3) % nodes)],
+        from,
+        until: from + Span::secs(length),
+        reserved: reserved.then_some(allowed),
+    };
+    (at, Event::WindowSet(window))
 }
 
 /// Policies with a setting that makes them quite another one.
@@ -226,6 +250,22 @@ proptest! {
         let mut case = case;
         case.cluster.rules.equal_per_node = rules & 1 != 0;
         case.cluster.rules.exclusive_nodes = rules & 2 != 0;
+        holds(case)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 700, rng_seed: RngSeed::Fixed(23), ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_is_in_a_window_and_everyone_is_served_who_is_without_windows(
+        (mut case, windows) in (any_case(), any_windows())
+    ) {
+        let pipeline = case.selection.build().expect("settings build");
+        let cluster = Arc::new(case.cluster.clone());
+        let without = simulate(&case.workload, &cluster, pipeline, &case.options, &mut Quiet);
+        prop_assume!(without.unfinished.is_empty());
+        case.options.injected.extend(windows.into_iter().map(|seeds| window(&cluster, seeds)));
         holds(case)?;
     }
 }

@@ -1,6 +1,6 @@
 //! What there is: nodes, GPU types, links.
 
-use crate::{GpuType, NodeId, PlacementRules, PoolId, Tier, Want};
+use crate::{GpuType, NodeId, PlacementRules, PoolId, Tier, Want, Window};
 use serde::{Deserialize, Serialize};
 
 /// A type of accelerator.
@@ -105,6 +105,9 @@ pub struct Cluster {
     /// Which placements can be launched here.
     #[serde(default)]
     pub rules: PlacementRules,
+    /// Maintenance and reservations that are known from the start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<Window>,
 }
 
 impl Cluster {

@@ -1,6 +1,6 @@
 //! A plan as a difference, with its reasons.
 
-use crate::{Allocation, GpuAt, JobId, NodeId, Span, TenantId, Time};
+use crate::{Allocation, GpuAt, JobId, NodeId, Span, TenantId, Time, WindowId};
 use serde::{Deserialize, Serialize};
 
 /// One job's allocation as it should become.
@@ -151,6 +151,17 @@ pub enum Reason {
         /// When it comes.
         time: Time,
     },
+    /// A node is under maintenance or reserved for others, now or before the job could have left it.
+    Window {
+        /// The window.
+        window: WindowId,
+        /// The node.
+        node: NodeId,
+        /// When it begins.
+        from: Time,
+        /// When it is over.
+        until: Time,
+    },
     /// Its user set it aside.
     HeldByUser,
     /// As many jobs of its array run as may at once.
@@ -200,6 +211,8 @@ pub enum Fault {
     NotPreemptible(JobId),
     /// A tenant's ceiling would be passed.
     QuotaPassed(JobId),
+    /// A node is under maintenance or reserved for others before the job could have left it.
+    InWindow(JobId, NodeId),
     /// A wake-up in the past.
     WakeInPast(Time),
     /// An end for a job that does not allow it.

@@ -2,7 +2,7 @@
 
 use crate::{
     Allocation, Attempt, End, GpuAt, GpuType, Job, JobId, NodeId, PoolId, Rate, Span, Tenant,
-    TenantId, Time, Work,
+    TenantId, Time, Window, WindowId, Work,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -99,6 +99,10 @@ pub enum Event {
     PriceChanged(GpuType, f64),
     /// The ceiling of a tenant changed.
     QuotaChanged(TenantId, Option<u32>),
+    /// Nodes are under maintenance or reserved for a while; in place of the window of that number, if there is one.
+    WindowSet(Window),
+    /// A window is taken back, or over before its time.
+    WindowRemoved(WindowId),
     /// Everyone that runs has done its part of the round; said by a host that keeps rounds.
     RoundOver,
 }
@@ -162,6 +166,8 @@ pub enum Why {
     Pruned,
     /// A node it spans was lost, so the rest of the gang must go.
     Machine,
+    /// A node it spans is about to be under maintenance, or reserved for others.
+    Window,
 }
 
 /// What the engine wants done. Hosts obey; they never decide.

@@ -43,6 +43,9 @@ pub struct Job {
     pub min_run: Span,
     /// Whether it may be stopped and resumed.
     pub preemptible: bool,
+    /// How long it may take to save when it is asked to stop.
+    #[serde(default)]
+    pub grace: Span,
     /// How often it is tried again after a failure.
     pub retries_max: u16,
     /// Whether its user says that its batch grows while it trains, and by which rule.
@@ -76,6 +79,7 @@ impl Job {
             run_max: None,
             min_run: Span::ZERO,
             preemptible: true,
+            grace: Span::ZERO,
             retries_max: RETRIES_DEFAULT,
             batch_mode: BatchMode::Static,
             group: None,

@@ -3,6 +3,7 @@
 //! - [`ids`], [`time`], [`idset`], [`idmap`]: dense ids, integer time, a set and a map of ids.
 //! - [`job`]: what a user asked for and what has happened to it so far.
 //! - [`cluster`], [`tenant`]: what there is, and who may use how much of it.
+//! - [`window`]: maintenance and reservations by time.
 //! - [`placement`], [`grant`]: which GPUs, how much, with whom; [`placement_rules`]: what of that can be launched.
 //! - [`config`]: the summary of a placement that a speed model needs.
 //! - [`event`]: what happened, and what the engine wants done.
@@ -29,6 +30,7 @@ pub mod placement_rules;
 pub mod printable;
 pub mod tenant;
 pub mod time;
+pub mod window;
 
 pub use batch::{BatchLimits, BatchSplit};
 pub use cluster::{Cluster, GpuKind, Links, Node};
@@ -48,3 +50,4 @@ pub use placement_rules::PlacementRules;
 pub use printable::{is_unprintable, printable, printable_json, printable_lines};
 pub use tenant::{Tenant, Tenants};
 pub use time::{Rate, Span, Time, Work};
+pub use window::{Allowed, Window, WindowId};

@@ -1,16 +1,19 @@
 //! The TOML form of a cluster.
 
 use crate::cluster::{GPUS_PER_NODE_MAX, NODES_MAX, add_kind, default_kind, kind_name, known_kind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trainyard_profile::InputError;
 use trainyard_profile::document::{Document, Section};
-use trainyard_types::{Cluster, GpuKind, Links, PoolId, Tenant, TenantId, Tenants};
+use trainyard_types::{
+    Allowed, Cluster, GpuKind, Links, NodeId, PoolId, Span, Tenant, TenantId, Tenants, Time,
+    Window, WindowId,
+};
 
 /// Reads a whole text.
 pub(crate) fn parse(text: &str) -> Result<(Cluster, Tenants), InputError> {
     let document = Document::parse(text)?;
     let root = document.root();
-    root.allow(&["kind", "nodes", "links", "placement", "tenant"])?;
+    root.allow(&["kind", "nodes", "links", "placement", "tenant", "window"])?;
     let mut cluster = Cluster { pools: vec!["default".to_owned()], ..Cluster::default() };
     for section in root.sections("kind")? {
         read_kind(&section, &mut cluster)?;
@@ -31,7 +34,61 @@ pub(crate) fn parse(text: &str) -> Result<(Cluster, Tenants), InputError> {
         rules.equal_per_node = section.flag("equal_per_node")?.unwrap_or(false);
         rules.exclusive_nodes = section.flag("exclusive_nodes")?.unwrap_or(false);
     }
-    Ok((cluster, read_tenants(&root)?))
+    let tenants = read_tenants(&root)?;
+    for section in root.sections("window")? {
+        let window = read_window(&section, &cluster, &tenants)?;
+        cluster.windows.push(window);
+    }
+    Ok((cluster, tenants))
+}
+
+/// Maintenance, or a reservation for tenants; times are counted from the start.
+fn read_window(
+    section: &Section<'_, '_>,
+    cluster: &Cluster,
+    tenants: &Tenants,
+) -> Result<Window, InputError> {
+    section.allow(&["nodes", "from", "for", "reason", "tenants"])?;
+    section.text("reason")?;
+    let node = |name: &str| {
+        let known = cluster.nodes.iter().map(|node| node.name.as_str());
+        let found = cluster.nodes.iter().find(|node| node.name == name);
+        let line = section.line_of("nodes");
+        found.map(|node| node.id).ok_or_else(|| InputError::unknown(line, "nodes", name, known))
+    };
+    let nodes: Vec<NodeId> = section
+        .texts("nodes")?
+        .unwrap_or_default()
+        .into_iter()
+        .map(node)
+        .collect::<Result<_, _>>()?;
+    if nodes.is_empty() {
+        return Err(section.wrong("nodes", "a list with the name of at least one node"));
+    }
+    let from = section.span("from")?;
+    let from = from.ok_or_else(|| section.wrong("from", "a moment such as 8h"))?;
+    let length = section.span("for")?.filter(|length| *length > Span::ZERO);
+    let length = length.ok_or_else(|| section.wrong("for", "a length of time such as 4h"))?;
+    let tenant = |name: &str| {
+        let known: Vec<&str> = tenants.iter().map(|(_, tenant)| tenant.name.as_str()).collect();
+        let line = section.line_of("tenants");
+        tenants.find(name).ok_or_else(|| InputError::unknown(line, "tenants", name, known))
+    };
+    let allowed: BTreeSet<TenantId> = section
+        .texts("tenants")?
+        .unwrap_or_default()
+        .into_iter()
+        .map(tenant)
+        .collect::<Result<_, _>>()?;
+    let reserved = Allowed { tenants: allowed, ..Allowed::default() };
+    let from = Time::ZERO + from;
+    Ok(Window {
+        id: WindowId(cluster.windows.len() as u32),
+        nodes,
+        from,
+        until: from + length,
+        reserved: (!reserved.tenants.is_empty()).then_some(reserved),
+    })
 }
 
 /// Reads a text that declares tenants and nothing else.

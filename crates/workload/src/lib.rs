@@ -34,6 +34,7 @@ pub mod reshape;
 pub mod scenario;
 mod scenario_job;
 mod scenario_training;
+pub mod scenario_window;
 pub mod spec;
 pub mod switches;
 pub mod tells;

@@ -20,6 +20,8 @@
 //! fail      gpu 0.3 at 10s for 20s
 //! cancel    a at 30s
 //! needs     2 of inference at 1h
+//! window    n0,n1 from 1h for 30m
+//! window    n0 from 2h for 1h tenant team-a
 //! seed      7
 //! expect    table | log
 //! ```
@@ -30,7 +32,7 @@
 use crate::intake::Intake;
 use crate::reference::Reference;
 use crate::scenario_job::{JobWords, read_job};
-use crate::{Workload, cluster, scenario_training};
+use crate::{Workload, cluster, scenario_training, scenario_window};
 use trainyard_profile::{Catalog, CostModel, InputError};
 use trainyard_types::{
     Cluster, GpuAt, JobId, NodeId, PoolId, Span, Tenant, TenantId, Tenants, Time,
@@ -121,7 +123,7 @@ pub enum Expect {
     Log,
 }
 
-const WORDS: [&str; 16] = [
+const WORDS: [&str; 17] = [
     "cluster",
     "tenant",
     "training",
@@ -136,6 +138,7 @@ const WORDS: [&str; 16] = [
     "fail",
     "cancel",
     "needs",
+    "window",
     "seed",
     "expect",
 ];
@@ -187,7 +190,7 @@ pub(crate) struct Line<'a> {
 
 impl Line<'_> {
     /// The fault that the rest of the line is not what was expected.
-    fn wrong(&self, expected: impl Into<String>) -> InputError {
+    pub(crate) fn wrong(&self, expected: impl Into<String>) -> InputError {
         InputError::wrong(self.number, self.word, self.rest, expected)
     }
 }
@@ -305,6 +308,11 @@ fn read_line(line: &Line<'_>, scenario: &mut Scenario) -> Result<(), InputError>
         "fail" => scenario.failures.push(read_failure(line, &scenario.cluster)?),
         "cancel" => scenario.cancels.push(read_cancel(line, &scenario.workload)?),
         "needs" => scenario.needs.push(read_need(line, &scenario.cluster)?),
+        "window" => {
+            let window =
+                scenario_window::read(line, &scenario.cluster, &scenario.workload.tenants)?;
+            scenario.cluster.windows.push(window);
+        }
         "seed" => scenario.seed = line.rest.parse().map_err(|_| line.wrong("a whole number"))?,
         "expect" => {
             scenario.expect = match line.rest {

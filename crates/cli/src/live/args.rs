@@ -62,6 +62,9 @@ pub enum LiveCommand {
     /// Put a node back into service, or one GPU that is in quarantine.
     #[command(after_help = "Examples:\n  trainyard resume n3\n  trainyard resume n3:2")]
     Resume(OneNode),
+    /// Declare, list and remove maintenance windows and reservations of nodes.
+    #[command(subcommand)]
+    Window(super::windows::WindowCommand),
     /// Show the shares of tenants: entitled, used, now.
     #[command(after_help = "Example:\n  trainyard fair")]
     Fair(Asking),
@@ -77,7 +80,8 @@ pub enum LiveCommand {
     Events(EventsArgs),
     /// Show the policy, or change it while everything goes on.
     #[command(
-        after_help = "Examples:\n  trainyard policy\n  trainyard policy tiresias\n  trainyard policy 'las:quantum=10m' --place best-fit"
+        args_conflicts_with_subcommands = true,
+        after_help = "Examples:\n  trainyard policy\n  trainyard policy tiresias\n  trainyard policy 'las:quantum=10m' --place best-fit\n  trainyard policy try srtf --for 1h"
     )]
     Policy(PolicyArgs),
     /// Make, list and drop tokens.
@@ -422,8 +426,65 @@ pub struct EventsArgs {
 /// `policy`.
 #[derive(Debug, Args)]
 pub struct PolicyArgs {
+    #[command(subcommand)]
+    pub command: Option<PolicyCommand>,
     /// The new policy: NAME or NAME:key=value,...
     pub policy: Option<String>,
+    /// Another placer than the policy's own.
+    #[arg(long, value_name = "NAME", requires = "policy")]
+    pub place: Option<String>,
+    /// A gate for new jobs.
+    #[arg(long, value_name = "NAME", requires = "policy")]
+    pub admit: Option<String>,
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// `policy ...`.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Change the policy for a while; the one before comes back by itself.
+    #[command(after_help = TRY_HELP)]
+    Try(TryArgs),
+}
+
+const TRY_HELP: &str = "\
+Examples:
+  trainyard policy try srtf --for 1h
+  trainyard policy try 'las:quantum=10m' --for 4h --measure wait --worse-by 20%
+  trainyard policy try --keep        the policy on trial stays
+  trainyard policy try --back        the one before comes back at once
+
+Measures, all of which are better when smaller:
+  wait      mean time that jobs waited before each launch
+  jct       mean time from submission to the end of jobs that finished
+  restarts  stops for other jobs or to move, per hour
+
+A measure is compared with the same time before the trial, as far as the daemon has run for it, once a tenth of the
+trial is over and it has three values. The trial survives a restart of the daemon; `trainyard status` shows it, and
+`trainyard events` says why it ended.";
+
+/// `policy try`.
+#[derive(Debug, Args)]
+pub struct TryArgs {
+    /// The policy: NAME or NAME:key=value,...
+    #[arg(required_unless_present_any = ["keep", "back"], conflicts_with_all = ["keep", "back"])]
+    pub policy: Option<String>,
+    /// For how long, such as 1h.
+    #[arg(long = "for", value_name = "SPAN", requires = "policy", required_unless_present_any = ["keep", "back"])]
+    pub length: Option<String>,
+    /// Go back sooner if this worsens: wait, jct or restarts.
+    #[arg(long, value_name = "MEASURE", requires = "policy")]
+    pub measure: Option<String>,
+    /// By how much it may worsen at most.
+    #[arg(long, value_name = "PERCENT", default_value = "20%", requires = "measure")]
+    pub worse_by: String,
+    /// Let the policy on trial stay.
+    #[arg(long, conflicts_with = "back")]
+    pub keep: bool,
+    /// Go back at once.
+    #[arg(long)]
+    pub back: bool,
     /// Another placer than the policy's own.
     #[arg(long, value_name = "NAME", requires = "policy")]
     pub place: Option<String>,

@@ -1,13 +1,16 @@
 //! `status`, `policy` and `capture`.
 
-use super::args::{Asking, CaptureArgs, PolicyArgs};
+use super::args::{Asking, CaptureArgs, PolicyArgs, PolicyCommand, TryArgs};
 use super::client::{Client, Repeat};
-use super::show::{since, versioned};
+use super::show::{clock, since, versioned};
 use crate::failure::Failure;
+use crate::options::span;
 use crate::output::Output;
 use std::path::Path;
 use trainyard_api::answer::Status;
+use trainyard_api::trial::{GuardRequest, Measure, TrialEnd, TrialRequest, TrialRow};
 use trainyard_daemon::desk::PolicyRequest;
+use trainyard_profile::InputError;
 
 /// `status`.
 pub fn status(asking: &Asking, output: &Output) -> Result<(), Failure> {
@@ -35,6 +38,7 @@ pub fn status(asking: &Asking, output: &Output) -> Result<(), Failure> {
             "jobs run as the daemon's user"
         },
     );
+    text.push_str(&status.trial.as_ref().map(on_trial).unwrap_or_default());
     let trouble =
         status.policy_trouble.iter().map(|trouble| format!("the policy is in trouble: {trouble}"));
     for warning in trouble.chain(status.warnings.iter().cloned()) {
@@ -45,6 +49,9 @@ pub fn status(asking: &Asking, output: &Output) -> Result<(), Failure> {
 
 /// `policy`.
 pub fn policy(args: &PolicyArgs, output: &Output) -> Result<(), Failure> {
+    if let Some(PolicyCommand::Try(args)) = &args.command {
+        return trial(args, output);
+    }
     let client = Client::open(&args.asking)?;
     let status: Status = match &args.policy {
         None => client.get("/status", &[])?,
@@ -62,7 +69,59 @@ pub fn policy(args: &PolicyArgs, output: &Output) -> Result<(), Failure> {
     }
     let trouble =
         status.policy_trouble.map(|text| format!("warning: {text}\n")).unwrap_or_default();
-    output.print(&format!("{}\n{trouble}", status.policy))
+    let trial = status.trial.as_ref().map(on_trial).unwrap_or_default();
+    output.print(&format!("{}\n{trial}{trouble}", status.policy))
+}
+
+/// `policy try`.
+fn trial(args: &TryArgs, output: &Output) -> Result<(), Failure> {
+    let client = Client::open(&args.asking)?;
+    let status: Status = match &args.policy {
+        None => {
+            client.send("POST", "/policy/end", &TrialEnd { keep: args.keep }, Repeat::Unsent)?
+        }
+        Some(policy) => {
+            let request = TrialRequest {
+                policy: policy.clone(),
+                place: args.place.clone(),
+                admit: args.admit.clone(),
+                seconds: span("--for", args.length.as_deref().unwrap_or_default())?.as_secs_f64(),
+                guard: guard(args)?,
+            };
+            client.send("POST", "/policy/try", &request, Repeat::Unsent)?
+        }
+    };
+    if args.asking.json {
+        return output.print_json(&versioned(&status));
+    }
+    let trial = status.trial.as_ref().map(on_trial).unwrap_or_default();
+    output.print(&format!("{}\n{trial}", status.policy))
+}
+
+fn guard(args: &TryArgs) -> Result<Option<GuardRequest>, Failure> {
+    let Some(name) = &args.measure else { return Ok(None) };
+    let measure = Measure::named(name).ok_or_else(|| {
+        let names = Measure::ALL.iter().map(|(name, _)| *name);
+        Failure::input("--measure", InputError::unknown(0, "measure", name, names))
+    })?;
+    let percent = args.worse_by.trim().trim_end_matches('%').trim().parse::<f64>().ok();
+    let percent = percent.filter(|percent| (0.0..=100_000.0).contains(percent));
+    let expected = "percent, such as 20%";
+    let percent = percent.ok_or_else(|| Failure::flag("--worse-by", &args.worse_by, expected))?;
+    Ok(Some(GuardRequest { measure, worse_by: percent / 100.0 }))
+}
+
+/// A trial in a line.
+fn on_trial(trial: &TrialRow) -> String {
+    let watched = trial.guard.map(|guard| {
+        let value =
+            |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
+        let percent = guard.worse_by * 100.0;
+        let (name, before, now) = (guard.measure.name(), value(trial.before), value(trial.now));
+        format!(", or if {name} is more than {percent:.0} % worse (before {before}, now {now})")
+    });
+    let watched = watched.unwrap_or_default();
+    format!("on trial: {} comes back at {}{watched}\n", trial.back_to, clock(trial.until))
 }
 
 /// `capture`.

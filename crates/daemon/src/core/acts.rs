@@ -3,7 +3,6 @@
 use super::{ArrayState, Core, Order, Said, no_such_job};
 use crate::access::{self, Caller, Right};
 use crate::desk::{Act, NewToken, NodeAct};
-use crate::flight::Line;
 use crate::record::{Element, Record};
 use serde_json::{Value, json};
 use trainyard_api::{Code, Problem};
@@ -87,12 +86,8 @@ impl Core {
         self.audit(&caller.user, "policy", &label, allowed.is_ok());
         allowed?;
         self.event("policy", None, &format!("{}: policy {label}", caller.user), Value::Null);
-        self.meta("policy", &json!(label));
-        let at = self.now;
-        self.turn.lines.push(Line::Policy { at, policy: label.clone(), half_life });
-        self.options.policy = label;
-        self.options.half_life = half_life;
-        self.engine.forgive_policy();
+        self.forget_trial();
+        self.switch_policy(label, half_life);
         Ok(Said::Done)
     }
 

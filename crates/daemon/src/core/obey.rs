@@ -181,6 +181,7 @@ impl Core {
             Why::TimeLimit => "its time limit is used up",
             Why::Pruned => "the policy ended it",
             Why::Machine => "a machine it uses is lost",
+            Why::Window => "a node it uses is soon under maintenance or reserved",
         };
         let grace_seconds = record.submission.grace_seconds;
         let sentence = format!("job {} attempt {} stops: {why}", job.0, attempt.0);

@@ -1,7 +1,7 @@
 //! From the store to a core: jobs as they were kept, attempts as the backend finds them.
 
 use super::names::{self, KIN_FROM};
-use super::{Core, CoreOptions, Order, Turn};
+use super::{Core, CoreOptions, KeptWindows, Order, Trial, Turn};
 use crate::flight::{Base, FLIGHT_VERSION, Line};
 use crate::learn::Learnt;
 use crate::record::{Course, Packer, Record, Submission};
@@ -13,7 +13,7 @@ use trainyard_framework::{Beliefs, Usage};
 use trainyard_profile::{Catalog, Speeds};
 use trainyard_store::{JobRow, Loaded};
 use trainyard_types::{
-    Attempt, Cluster, End, Event, IdMap, Job, JobId, NodeId, Phase, Tenants, Time,
+    Attempt, Cluster, End, Event, IdMap, Job, JobId, NodeId, Phase, Span, Tenants, Time,
 };
 
 /// What a core is made from.
@@ -83,6 +83,11 @@ impl Core {
         let usage: Vec<Usage> = meta.read("usage")?.unwrap_or_default();
         let drained: BTreeMap<String, String> = meta.read("drained")?.unwrap_or_default();
         let charts = meta.read("gpus")?.unwrap_or_default();
+        let mut windows: KeptWindows = meta.read("windows")?.unwrap_or_default();
+        windows.all.retain(|_, kept| kept.window.until * 1e6 > wall as f64);
+        // A policy that was chosen by hand at the start ends a trial.
+        let trial: Option<Trial> = meta.read::<Option<Trial>>("trial")?.flatten();
+        let trial = trial.filter(|trial| trial.policy == options.policy);
         let tenant_ids: HashMap<_, _> =
             tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
         let numbered: Vec<String> = meta.read("kin")?.unwrap_or_default();
@@ -104,16 +109,20 @@ impl Core {
             ends: BTreeMap::new(),
             arrays: BTreeMap::new(),
             drained,
+            windows,
             nodes: BTreeMap::new(),
             gpus: BTreeMap::new(),
             hang_looks: BTreeSet::new(),
             tokens: tokens.into_iter().map(|token| token.name).collect(),
+            trial,
+            lately: super::trial::Lately::default(),
             question: None,
             kept_at: at,
             is_unkept: false,
             added: BTreeMap::new(),
             wall,
             now: at,
+            called_at: at,
             turn: Turn::default(),
         };
         core.restore(jobs, &usage)?;
@@ -163,6 +172,7 @@ impl Core {
             learnt: self.engine.beliefs().kept(),
             drained: self.drained_nodes(),
             quarantined: self.ill_gpus(),
+            windows: self.engine.windows().iter().cloned().collect(),
         }))
     }
 
@@ -197,6 +207,9 @@ impl Core {
         for node in self.drained_nodes() {
             self.engine.apply(self.now, Event::NodeDrained(node));
         }
+        for window in self.engine_windows() {
+            self.engine.apply(self.now, Event::WindowSet(window));
+        }
         Ok(())
     }
 
@@ -212,6 +225,7 @@ impl Core {
         } else {
             job.model = names::id(&submission.spec.name);
         }
+        job.grace = Span::from_secs_f64(submission.spec.checkpoint.grace_seconds.max(0.0));
         job.want.kinds.clear();
         for name in &submission.spec.gpu_types {
             let kind = self.options.cluster.kind(name).ok_or_else(|| unknown(name))?;

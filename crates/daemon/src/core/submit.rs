@@ -208,11 +208,15 @@ impl Core {
         let (user, wall) = (spec.owner.clone().unwrap_or_else(|| caller.user.clone()), self.wall);
         let job_of_engine = Arc::clone(&job);
         *self.open_of.entry(user.clone()).or_default() += 1;
+        let (owner, payer) = (user.clone(), tenant.clone());
         let submission = Submission { job, spec, user, tenant, identity, wall, array, unit };
         self.write_new(id, &submission);
         let record = Record::new(Arc::new(self.packer.brief(submission)));
         Arc::make_mut(&mut self.records).insert(id, Arc::new(record));
         self.apply(Event::Submitted(job_of_engine));
+        if !self.windows.all.is_empty() {
+            self.join_windows(&owner, &payer);
+        }
         if hold {
             self.apply(Event::Hold(id));
         }
@@ -272,6 +276,7 @@ impl Core {
             run_max: spec.time_limit_seconds.map(Span::from_secs_f64),
             min_run: Span::from_secs_f64(spec.min_run_seconds),
             preemptible: spec.preemptible,
+            grace: Span::from_secs_f64(spec.checkpoint.grace_seconds.max(0.0)),
             retries_max: spec.retries,
             ..Job::simple(id, now, spec.gpus)
         }

@@ -2,7 +2,7 @@
 
 use super::{Front, ending, lost};
 use crate::access::{self, Caller, Right};
-use crate::core::{Ask, Said, over_already};
+use crate::core::{Ask, Said, TrialAsked, over_already};
 use crate::desk::{NewToken, PolicyRequest, TokenInfo};
 use crate::host::{Message, Refusal};
 use crate::words;
@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use trainyard_api::answer::{SubmitRequest, Submitted};
+use trainyard_api::trial::TrialRequest;
 use trainyard_api::{Code, Problem};
 use trainyard_backend::Identity;
 use trainyard_framework::Pipeline;
-use trainyard_types::{End, JobId};
+use trainyard_types::{End, JobId, Span};
 
 /// How often something is asked again when others get in between.
 const TRIES: usize = 4;
@@ -84,7 +85,7 @@ impl Front {
             let ask = Ask::Submit { request, identity, known, ends };
             match self.ask_once(&caller, ask, None).await? {
                 Some(Said::Submitted(submitted)) => return Ok(submitted),
-                Some(Said::Done) => return Err(lost()),
+                Some(Said::Done | Said::Window(_)) => return Err(lost()),
                 None => {}
             }
         }
@@ -149,14 +150,37 @@ impl Front {
         caller: &Caller,
         request: PolicyRequest,
     ) -> Result<(), Problem> {
-        let label = label(&request);
+        let ask = |label: String, half_life: Span| Ask::SetPolicy { label, half_life };
+        self.build_policy(caller, &request, ask).await
+    }
+
+    pub(super) async fn put_on_trial(
+        &self,
+        caller: &Caller,
+        request: TrialRequest,
+    ) -> Result<(), Problem> {
+        let TrialRequest { policy, place, admit, seconds, guard } = request;
+        let ask = |label: String, half_life: Span| {
+            Ask::TryPolicy(TrialAsked { label, half_life, seconds, guard })
+        };
+        self.build_policy(caller, &PolicyRequest { policy, place, admit }, ask).await
+    }
+
+    /// Builds a policy and asks for it.
+    async fn build_policy(
+        &self,
+        caller: &Caller,
+        request: &PolicyRequest,
+        ask: impl Fn(String, Span) -> Ask,
+    ) -> Result<(), Problem> {
+        let label = label(request);
         for _ in 0..TRIES {
             let (maker, text) = (Arc::clone(&self.0.maker), label.clone());
             let built = tokio::task::spawn_blocking(move || maker(&text)).await;
             let pipeline = built.map_err(|_| lost())?;
             let pipeline = pipeline.map_err(|why| Problem::field(Code::BadInput, "policy", why))?;
             let half_life = pipeline.usage_half_life;
-            let ask = Ask::SetPolicy { label: label.clone(), half_life };
+            let ask = ask(label.clone(), half_life);
             if self.ask_once(caller, ask, Some(pipeline)).await?.is_some() {
                 return Ok(());
             }

@@ -4,7 +4,6 @@ use super::{Front, lost};
 use crate::access::{self, Caller, Right};
 use crate::host::{Drafted, Message};
 use crate::seen::{Seen, forecast};
-use crate::words;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use trainyard_api::answer::{PlanAnswer, PlanRow, SubmitRequest};
@@ -106,7 +105,7 @@ fn row(
     let reason = reason.unwrap_or(Reason::Undecided);
     let why = match &reason {
         Reason::Undecided => "jobs before it get what is free".to_owned(),
-        other => words::sentence(other, now, &state.tenants),
+        other => seen.sentence_for(other, &state.tenants),
     };
     let told = match reason {
         Reason::NotBefore { time } => Some(time.since(now)),

@@ -123,7 +123,7 @@ impl Host {
     fn sort(&mut self, message: Message, batch: &mut Batch) {
         match message {
             Message::Ask { caller, ask, pipeline, reply } => {
-                let sets_policy = matches!(*ask, Ask::SetPolicy { .. });
+                let sets_policy = matches!(*ask, Ask::SetPolicy { .. } | Ask::TryPolicy(_));
                 if sets_policy && self.thinker.is_asked() {
                     // The present policy answers first: an answer belongs to whoever was asked.
                     self.put_off.push(Message::Ask { caller, ask, pipeline, reply });
@@ -133,6 +133,7 @@ impl Host {
                     Ask::SetPolicy { label, half_life } => {
                         Some((label.clone(), *half_life, pipeline))
                     }
+                    Ask::TryPolicy(asked) => Some((asked.label.clone(), asked.half_life, pipeline)),
                     _ => None,
                 };
                 let ticket = batch.waiters.len() as u64;
@@ -295,6 +296,11 @@ impl Host {
             }
         }
         self.recorder.record(turn.lines);
+        if let Some((label, half_life)) = turn.policy {
+            self.options.core.policy.clone_from(&label);
+            self.options.core.half_life = half_life;
+            self.thinker.begin_anew(label, None);
+        }
         if let Some(question) = turn.question {
             self.thinker.ask(question);
         }
@@ -311,7 +317,7 @@ impl Host {
         }
         for why in &turn.stops {
             metrics.evicted(match why {
-                Why::Preempted | Why::Moved => Eviction::Preempted,
+                Why::Preempted | Why::Moved | Why::Window => Eviction::Preempted,
                 Why::Machine => Eviction::NodeLost,
                 Why::Asked | Why::Pruned => Eviction::Asked,
                 Why::TimeLimit => Eviction::TimeLimit,

@@ -15,6 +15,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use trainyard_api::answer::{EventRow, SubmitRequest};
 use trainyard_api::board::PageAnswer;
 use trainyard_api::forecast::WhatIfRequest;
+use trainyard_api::trial::{TrialEnd, TrialRequest};
+use trainyard_api::window::WindowRequest;
 use trainyard_api::{Code, Problem};
 
 const ROWS_DEFAULT: usize = 1000;
@@ -197,6 +199,27 @@ pub async fn node(asked: Asked) -> Said {
     Answer::json(&said, &asked.rim.limits)
 }
 
+/// `GET /v1/windows`.
+pub async fn windows(asked: Asked) -> Said {
+    let said = asked.rim.desk.windows(asked.caller).await?;
+    Answer::list("windows", &said, &asked.rim.limits)
+}
+
+/// `POST /v1/windows`.
+pub async fn add_window(asked: Asked) -> Said {
+    let request: WindowRequest = input::json(&asked.body)?;
+    fields::check_window(&request)?;
+    let said = asked.rim.desk.add_window(asked.caller, request).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `DELETE /v1/windows/{id}`.
+pub async fn remove_window(asked: Asked) -> Said {
+    let window = input::window_id(&asked.part)?;
+    asked.rim.desk.remove_window(asked.caller, window).await?;
+    Ok(Answer::nothing())
+}
+
 /// `GET /v1/fair`.
 pub async fn fair(asked: Asked) -> Said {
     let said = asked.rim.desk.fair(asked.caller).await?;
@@ -292,6 +315,25 @@ pub async fn set_policy(asked: Asked) -> Said {
     let request: PolicyRequest = input::json(&asked.body)?;
     fields::check_policy(&request)?;
     let said = asked.rim.desk.set_policy(asked.caller, request).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `POST /v1/policy/try`.
+pub async fn try_policy(asked: Asked) -> Said {
+    let request: TrialRequest = input::json(&asked.body)?;
+    fields::check_policy(&PolicyRequest {
+        policy: request.policy.clone(),
+        place: request.place.clone(),
+        admit: request.admit.clone(),
+    })?;
+    let said = asked.rim.desk.try_policy(asked.caller, request).await?;
+    Answer::json(&said, &asked.rim.limits)
+}
+
+/// `POST /v1/policy/end`.
+pub async fn end_trial(asked: Asked) -> Said {
+    let end: TrialEnd = input::json(&asked.body)?;
+    let said = asked.rim.desk.end_trial(asked.caller, end).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 

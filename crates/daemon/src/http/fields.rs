@@ -3,6 +3,7 @@
 use super::input::KEY_BYTES_MAX;
 use crate::desk::{Act, NodeAct, PolicyRequest};
 use trainyard_api::answer::SubmitRequest;
+use trainyard_api::window::{Reserved, WindowRequest};
 use trainyard_api::{Code, JobSpec, Problem};
 
 const NAME_BYTES_MAX: usize = 256;
@@ -12,6 +13,7 @@ const ARGUMENT_BYTES_MAX: usize = 128 << 10;
 const ARGUMENTS_MAX: usize = 4096;
 const VARIABLES_MAX: usize = 1024;
 const TYPES_MAX: usize = 64;
+const NODES_MAX: usize = 10_000;
 const AFTER_MAX: usize = 1024;
 const ARRAY_BYTES_MAX: usize = 1024;
 const SENTENCE_BYTES_MAX: usize = 1024;
@@ -56,6 +58,24 @@ pub fn check_node_act(act: &NodeAct) -> Result<(), Problem> {
         NodeAct::Drain { reason } => optional("reason", reason, SENTENCE_BYTES_MAX),
         NodeAct::Resume => Ok(()),
     }
+}
+
+/// The fields of a window.
+pub fn check_window(request: &WindowRequest) -> Result<(), Problem> {
+    count("nodes", request.nodes.len(), NODES_MAX)?;
+    for name in &request.nodes {
+        length("nodes", name, NAME_BYTES_MAX)?;
+    }
+    length("reason", &request.reason, SENTENCE_BYTES_MAX)?;
+    let Some(Reserved { tenants, users, jobs }) = &request.reserved else { return Ok(()) };
+    count("reserved.jobs", jobs.len(), NODES_MAX)?;
+    for (field, names) in [("reserved.tenants", tenants), ("reserved.users", users)] {
+        count(field, names.len(), AFTER_MAX)?;
+        for name in names {
+            length(field, name, NAME_BYTES_MAX)?;
+        }
+    }
+    Ok(())
 }
 
 /// The fields of a new policy.

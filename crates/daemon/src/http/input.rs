@@ -126,6 +126,14 @@ pub fn job_id(part: &str) -> Result<u32, Problem> {
     })
 }
 
+/// The number of a window in an address.
+pub fn window_id(part: &str) -> Result<u32, Problem> {
+    part.parse().map_err(|_| {
+        let detail = format!("`{}` is no window: expected a whole number", cut(part));
+        Problem::field(Code::BadInput, "id", detail)
+    })
+}
+
 /// A text cut to what a message can hold.
 pub fn cut(text: &str) -> String {
     text.chars().take(100).collect()

@@ -14,6 +14,8 @@ use trainyard_api::answer::{
 };
 use trainyard_api::board::{BoardAnswer, PageAnswer, TimelineRow};
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest};
+use trainyard_api::trial::{TrialEnd, TrialRequest};
+use trainyard_api::window::{WindowRequest, WindowRow};
 
 /// The method of a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -221,6 +223,16 @@ pub const ROUTES: &[Route] = &[
     Route::get("/v1/nodes/{name}/act", "node", Gives::One(shape::<NodeRow>), known!(call::node))
         .with_body(Verb::Post, shape::<NodeAct>)
         .about(Some(Role::Operator), "Drains a node or puts it back into service."),
+    Route::get("/v1/windows", "windows", Gives::List("windows", shape::<WindowRow>), known!(call::windows))
+        .about(Some(Role::Viewer), "Lists maintenance windows and reservations that are not over."),
+    Route::get("/v1/windows", "add_window", Gives::One(shape::<WindowRow>), known!(call::add_window))
+        .with_body(Verb::Post, shape::<WindowRequest>)
+        .about(Some(Role::Operator), "Declares a maintenance window, or a reservation; it is on disk when it answers."),
+    Route {
+        verb: Verb::Delete,
+        ..Route::get("/v1/windows/{id}", "remove_window", Gives::Nothing, known!(call::remove_window))
+            .about(Some(Role::Operator), "Takes a window back.")
+    },
     Route::get("/v1/fair", "fair", Gives::List("tenants", shape::<FairRow>), known!(call::fair))
         .about(Some(Role::Viewer), "Shares of tenants."),
     Route::get("/v1/acct", "acct", Gives::List("usage", shape::<AcctRow>), known!(call::acct))
@@ -256,6 +268,15 @@ pub const ROUTES: &[Route] = &[
     Route::get("/v1/policy", "set_policy", Gives::One(shape::<Status>), known!(call::set_policy))
         .with_body(Verb::Put, shape::<PolicyRequest>)
         .about(Some(Role::Admin), "Changes the policy while everything goes on."),
+    Route::get("/v1/policy/try", "try_policy", Gives::One(shape::<Status>), known!(call::try_policy))
+        .with_body(Verb::Post, shape::<TrialRequest>)
+        .about(
+            Some(Role::Admin),
+            "Changes the policy for a while; the one before comes back when that is over, or sooner if a measure worsens.",
+        ),
+    Route::get("/v1/policy/end", "end_trial", Gives::One(shape::<Status>), known!(call::end_trial))
+        .with_body(Verb::Post, shape::<TrialEnd>)
+        .about(Some(Role::Admin), "Ends a trial before its time: its policy stays, or the one before comes back."),
     Route::get("/v1/capture", "capture", Gives::Text(JSON_LINES), known!(call::capture))
         .about(Some(Role::Admin), "The flight record since its last base, for a replay elsewhere."),
     Route::get("/v1/tokens", "tokens", Gives::List("tokens", shape::<TokenInfo>), known!(call::tokens))

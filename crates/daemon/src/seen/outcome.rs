@@ -18,7 +18,6 @@ impl Seen {
         let explained = self.outlook.explain(job)?;
         let state = &self.snapshot.state;
         let live = state.live(job)?;
-        let now = self.snapshot.now;
         let waits = matches!(live.state.phase, Phase::Waiting | Phase::Unadmitted);
         let blockers = if waits { blockers(self, &live.spec.want) } else { Vec::new() };
         let nearest =
@@ -27,7 +26,7 @@ impl Seen {
         let lacks_room = explained.reasons.first().is_some_and(is_about_room);
         let absent = if lacks_room { self.absent(&live.spec.want) } else { Vec::new() };
         let sentences = explained.reasons.iter();
-        let sentences = sentences.map(|reason| words::sentence(reason, now, &state.tenants));
+        let sentences = sentences.map(|reason| self.sentence(reason));
         let ill = self.ill_gpus_for(&live.spec.want).filter(|_| waits);
         let record = self.records.get(&job);
         let hang = record.and_then(|record| self.hang_of(live, record));
@@ -68,6 +67,10 @@ impl Seen {
         let want = &live.spec.want;
         match reason {
             Reason::HeldByUser => Some(format!("`trainyard release {}`", live.spec.id.0)),
+            Reason::Window { until, .. } => Some(format!(
+                "a time limit or checkpoints with which it is gone before, or the end of the window at {}",
+                words::moment(self.unix(*until))
+            )),
             Reason::ArrayFull => Some("another job of its array ending".to_owned()),
             Reason::After { job } => Some(format!("job {} finishing", job.0)),
             Reason::NotBefore { .. } => Some("its begin time coming".to_owned()),

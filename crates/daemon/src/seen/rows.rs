@@ -48,7 +48,6 @@ impl Seen {
         let now = self.snapshot.now;
         let explained = self.outlook.explain(spec.id);
         let reason = explained.as_ref().and_then(|explained| explained.reasons.first());
-        let tenants = &self.snapshot.state.tenants;
         let total = self.snapshot.beliefs.work(spec).filter(|work| work.0 > 0.0);
         let done = state.progress.done_at(now).0;
         let held = state.held.as_ref();
@@ -73,7 +72,7 @@ impl Seen {
             preemptions: state.preemptions,
             priority: spec.priority,
             why: match (reason, self.hang_of(live, record)) {
-                (Some(reason), _) => words::sentence(reason, now, tenants),
+                (Some(reason), _) => self.sentence(reason),
                 (None, Some(hang)) => self.hang_words(&hang),
                 (None, None) => String::new(),
             },

@@ -3,9 +3,11 @@
 use crate::disk::Disk;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_api::answer::{SubmitRequest, Submitted};
+use trainyard_api::trial::{GuardRequest, Measure};
+use trainyard_api::window::{Reserved, WindowRequest};
 use trainyard_api::{Checkpoint, Code, JobSpec, OnHang, Problem};
 use trainyard_daemon::access::Rules;
-use trainyard_daemon::core::{Ask, Said};
+use trainyard_daemon::core::{Ask, Said, TrialAsked};
 use trainyard_daemon::desk::{Act, NewToken, NodeAct, TokenInfo};
 use trainyard_daemon::words::end_named;
 use trainyard_daemon::{Caller, Role};
@@ -121,8 +123,10 @@ impl People {
             }
             (67..78, Some(job)) => self.act(disk, job, Act::Release),
             (78..86, Some(job)) => self.act(disk, job, Act::Requeue),
-            (86..93, _) => self.rule_node(),
-            (93..97, _) => self.change_policy(),
+            (86..90, _) => self.rule_node(),
+            (90..93, _) => self.rule_window(wall),
+            (93..96, _) => self.change_policy(),
+            (96..97, _) => self.rule_trial(),
             _ => self.rule_token(),
         }
     }
@@ -296,6 +300,28 @@ impl People {
         self.act_on_node(node, act)
     }
 
+    /// Maintenance or a reservation within the next minutes, or one of those is taken back.
+    fn rule_window(&mut self, wall: i64) -> (u64, Caller, Ask) {
+        let op = caller("op", Role::Operator);
+        if self.dice.chance(300) {
+            let window = self.dice.between(1, 6) as u32;
+            return (self.ticket(Asked::Other), op, Ask::RemoveWindow(window));
+        }
+        let from = wall as f64 / 1e6 + self.dice.below(180) as f64;
+        let reserved = self
+            .dice
+            .chance(400)
+            .then(|| Reserved { users: vec!["ann".to_owned()], ..Reserved::default() });
+        let request = WindowRequest {
+            nodes: vec![self.dice.pick(&self.nodes).clone()],
+            from,
+            until: from + self.dice.between(1, 120) as f64,
+            reason: String::new(),
+            reserved,
+        };
+        (self.ticket(Asked::Other), op, Ask::AddWindow(request))
+    }
+
     fn change_policy(&mut self) -> (u64, Caller, Ask) {
         let label = self.dice.pick(POLICIES).name;
         self.choose_policy(label)
@@ -305,6 +331,23 @@ impl People {
         let pipeline = Selection::policy(label).build().expect("defaults are good");
         let ask = Ask::SetPolicy { label: label.to_owned(), half_life: pipeline.usage_half_life };
         (self.ticket(Asked::Other), caller("root", Role::Admin), ask)
+    }
+
+    /// A policy for a while, or the end of that.
+    fn rule_trial(&mut self) -> (u64, Caller, Ask) {
+        let root = caller("root", Role::Admin);
+        if self.dice.chance(300) {
+            let keep = self.dice.chance(500);
+            return (self.ticket(Asked::Other), root, Ask::EndTrial { keep });
+        }
+        let label = self.dice.pick(POLICIES).name;
+        let half_life =
+            Selection::policy(label).build().expect("defaults are good").usage_half_life;
+        let (measure, worse_by) = (*self.dice.pick(&Measure::ALL), 0.2);
+        let guard = self.dice.chance(500).then_some(GuardRequest { measure: measure.1, worse_by });
+        let seconds = self.dice.between(1, 120) as f64;
+        let asked = TrialAsked { label: label.to_owned(), half_life, seconds, guard };
+        (self.ticket(Asked::Other), root, Ask::TryPolicy(asked))
     }
 
     fn rule_token(&mut self) -> (u64, Caller, Ask) {
@@ -339,7 +382,7 @@ impl People {
                 );
                 submission.refused = true;
             }
-            (Asked::Submit(label), Ok(Said::Done)) => panic!("s{label} was answered without ids"),
+            (Asked::Submit(label), Ok(_)) => panic!("s{label} was answered without ids"),
             (Asked::Cancel(job), Ok(_)) => {
                 self.cancelled.entry(job).or_insert(attempt_of(job));
             }

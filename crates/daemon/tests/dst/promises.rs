@@ -280,6 +280,10 @@ pub fn inputs(inputs: &[Input]) -> String {
                 }
                 Ask::Act { job, act } => format!("{act:?} {job}"),
                 Ask::Node { node, act } => format!("{act:?} {node}"),
+                Ask::AddWindow(request) => format!("window {request:?}"),
+                Ask::RemoveWindow(id) => format!("no window {id}"),
+                Ask::TryPolicy(asked) => format!("try {asked:?}"),
+                Ask::EndTrial { keep } => format!("end of the trial, keep {keep}"),
                 Ask::SetPolicy { label, .. } => format!("policy {label}"),
                 Ask::AddToken(token) => format!("add {}", token.info.name),
                 Ask::DropToken(name) => format!("drop {name}"),

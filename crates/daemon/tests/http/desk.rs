@@ -10,6 +10,8 @@ use trainyard_api::answer::{
 };
 use trainyard_api::board::TimelineRow;
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest, WhatIfRow};
+use trainyard_api::trial::{TrialEnd, TrialRequest};
+use trainyard_api::window::{WindowRequest, WindowRow};
 use trainyard_api::{Code, JobSpec, Problem, SCHEMA_VERSION};
 use trainyard_daemon::access::{Caller, Right, Role, check};
 use trainyard_daemon::desk::{
@@ -243,6 +245,21 @@ impl Desk for FakeDesk {
         allowed(&caller, Right::RuleNodes, None, || node(&name))
     }
 
+    fn windows(&self, caller: Caller) -> Reply<'_, Vec<WindowRow>> {
+        allowed(&caller, Right::Look, None, Vec::new)
+    }
+
+    fn add_window(&self, caller: Caller, window: WindowRequest) -> Reply<'_, WindowRow> {
+        let by = caller.user.clone();
+        let state = "planned".to_owned();
+        let row = || WindowRow { id: 1, window, by, state, leaving: Vec::new() };
+        allowed(&caller, Right::RuleNodes, None, row)
+    }
+
+    fn remove_window(&self, caller: Caller, _: u32) -> Reply<'_, ()> {
+        allowed(&caller, Right::RuleNodes, None, || ())
+    }
+
     fn fair(&self, caller: Caller) -> Reply<'_, Vec<FairRow>> {
         allowed(&caller, Right::Look, None, Vec::new)
     }
@@ -266,6 +283,15 @@ impl Desk for FakeDesk {
     fn set_policy(&self, caller: Caller, request: PolicyRequest) -> Reply<'_, Status> {
         let policy = request.policy;
         allowed(&caller, Right::RulePolicy, None, || Status { policy, ..status(&caller) })
+    }
+
+    fn try_policy(&self, caller: Caller, request: TrialRequest) -> Reply<'_, Status> {
+        let TrialRequest { policy, place, admit, .. } = request;
+        self.set_policy(caller, PolicyRequest { policy, place, admit })
+    }
+
+    fn end_trial(&self, caller: Caller, _: TrialEnd) -> Reply<'_, Status> {
+        allowed(&caller, Right::RulePolicy, None, || status(&caller))
     }
 
     fn capture(&self, caller: Caller) -> Reply<'_, Vec<u8>> {
@@ -350,6 +376,7 @@ fn status(caller: &Caller) -> Status {
         schema_version: SCHEMA_VERSION,
         policy: "none".to_owned(),
         policy_trouble: None,
+        trial: None,
         jobs: BTreeMap::new(),
         gpus: 0,
         gpus_used: 0,

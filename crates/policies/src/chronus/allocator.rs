@@ -102,7 +102,7 @@ impl Allocator {
         left: &mut Vec<Facts<'a>>,
     ) {
         let (simple, limited): (Vec<Facts<'a>>, Vec<Facts<'a>>) =
-            gangs.into_iter().partition(|one| is_simple(one));
+            gangs.into_iter().partition(|one| is_simple(one, offer.free()));
         let nodes: Vec<(NodeId, GpuType, u32)> = self
             .nodes(offer.free())
             .map(|node| (node, offer.free().kind(node), offer.free().mask(node).count_ones()))
@@ -205,10 +205,10 @@ impl Allocator {
 }
 
 /// Whether nothing but the number of GPUs decides where a job may run.
-fn is_simple(one: &Facts<'_>) -> bool {
+fn is_simple(one: &Facts<'_>, free: &Free) -> bool {
     let want = &one.job.spec.want;
     let ask = Ask::new(one.job, &wanted(one.job), one.gpus, want.kinds.clone());
-    !ask.is_limited() && want.nodes_max == 0 && want.permille == 1000
+    !ask.is_limited(free) && want.nodes_max == 0 && want.permille == 1000
 }
 
 fn per_node(one: &Facts<'_>, parts: Parts, offer: &mut Offer<'_>) -> bool {

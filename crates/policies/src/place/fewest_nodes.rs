@@ -89,7 +89,7 @@ pub(crate) fn roomiest<'a>(
 ) -> Box<dyn Iterator<Item = (NodeId, u32)> + 'a> {
     let usable = move |node: NodeId| (node, ask.usable(node, free));
     let nodes = free.roomiest(kind).map(usable);
-    if !ask.is_limited() {
+    if !ask.is_limited(free) {
         return Box::new(nodes);
     }
     // The host or the memory may leave less of a node than its free GPUs, so their number is no order.
