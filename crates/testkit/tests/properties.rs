@@ -9,7 +9,7 @@ use trainyard_framework::RawSettings;
 use trainyard_policies::compose::{Choice, Selection};
 use trainyard_policies::registry::{PLACERS, POLICIES};
 use trainyard_profile::{Catalog, CostModel};
-use trainyard_sim::{Observer, Options, simulate};
+use trainyard_sim::{Observer, Options, Quiet, simulate};
 use trainyard_types::{
     Allowed, Cluster, Event, GpuAt, GpuType, Job, JobId, NodeId, Span, Tenant, TenantId, Tenants,
     Time, Window, WindowId, Work,
