@@ -146,7 +146,11 @@ class Yard:
             job = int(job[1])
             if "_slurm_rpc_submit_batch_job: JobId" in line:
                 at = time.mktime(time.strptime(line[1:20], "%Y-%m-%dT%H:%M:%S"))
-                owner[job] = any(abs(at - submitted) < 3 for submitted in others.get(job, []))
+                # Ours are submitted held; a number may be given away twice within a second.
+                ours = "InitPrio=0 " in line
+                owner[job] = not ours and any(abs(at - submitted) < 3 for submitted in others.get(job, []))
+            elif "due to node failure" in line:
+                continue  # Slurm's own doing: the node came back without it.
             elif owner.get(job) and re.search(r"_update_job|_kill_job|requeue|hold_job", line, re.IGNORECASE):
                 found.append(line)
         return found

@@ -40,9 +40,9 @@ pub struct TrialRequest {
     /// Another placer than the policy's own.
     #[serde(default)]
     pub place: Option<String>,
-    /// A gate in front.
+    /// Admission controls in front of it.
     #[serde(default)]
-    pub admit: Option<String>,
+    pub admit: Vec<String>,
     /// For how long.
     pub seconds: f64,
     /// What ends it sooner.

@@ -64,7 +64,7 @@ pub enum Command {
     /// Redo published results: paper, ours and the ratio for every row.
     #[command(after_help = crate::commands::reproduce::HELP)]
     Reproduce(crate::commands::reproduce::ReproduceArgs),
-    /// List policies, placers, gates and tuners, or explain one of them.
+    /// List policies, placers, admission controls and tuners, or explain one of them.
     Policies(PoliciesArgs),
     /// Look at clusters.
     #[command(subcommand)]
@@ -173,9 +173,9 @@ pub struct StageArgs {
     /// Another placer than the policy's own: NAME or NAME:key=value,...
     #[arg(long, value_name = "NAME")]
     pub place: Option<String>,
-    /// A gate for new jobs: NAME, NAME=VALUE or NAME:key=value,...
+    /// Admission control for new jobs (repeatable): NAME, NAME=VALUE or NAME:key=value,...
     #[arg(long, value_name = "NAME")]
-    pub admit: Option<String>,
+    pub admit: Vec<String>,
     /// A tuner (repeatable): NAME or NAME:key=value,...
     #[arg(long, value_name = "NAME")]
     pub tune: Vec<String>,
@@ -296,7 +296,7 @@ pub struct OutArgs {
 /// `policies`.
 #[derive(Debug, Args)]
 pub struct PoliciesArgs {
-    /// A policy, placer, gate or tuner to explain.
+    /// A policy, placer, admission control or tuner to explain.
     pub name: Option<String>,
     /// Print JSON.
     #[arg(long)]

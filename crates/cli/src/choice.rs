@@ -1,10 +1,12 @@
-//! Policies, placers, gates and tuners by name, with their settings.
+//! Policies, placers, admission controls and tuners by name, with their settings.
 
 use crate::args::StageArgs;
 use crate::failure::Failure;
 use trainyard_framework::{ConfigError, Entry, PolicyEntry, RawSettings, nearest};
 use trainyard_policies::compose::{Choice, Selection, find};
-use trainyard_policies::registry::{GATES, PLACERS, POLICIES, TUNERS, Traits, representatives};
+use trainyard_policies::registry::{
+    ADMISSION_CONTROLS, PLACERS, POLICIES, TUNERS, Traits, representatives,
+};
 use trainyard_sim::Semantics;
 use trainyard_types::Job;
 use trainyard_workload::Workload;
@@ -82,9 +84,9 @@ pub fn settings(entrant: &Entrant) -> Vec<(String, String)> {
         add_named(&mut all, "placer", choice);
         add_settings(&mut all, defaults_of(PLACERS, choice), choice);
     }
-    if let Some(choice) = admit {
-        add_named(&mut all, "gate", choice);
-        add_settings(&mut all, defaults_of(GATES, choice), choice);
+    for choice in admit {
+        add_named(&mut all, "admission control", choice);
+        add_settings(&mut all, defaults_of(ADMISSION_CONTROLS, choice), choice);
     }
     for choice in tune {
         add_named(&mut all, "tuner", choice);
@@ -132,10 +134,8 @@ fn entrant((flag, text): (&str, &str), stages: &StageArgs) -> Result<Entrant, Fa
         Some(text) => Some(read_choice("--place", "placer", PLACERS, text)?),
         None => None,
     };
-    let admit = match &stages.admit {
-        Some(text) => Some(read_choice("--admit", "gate", GATES, text)?),
-        None => None,
-    };
+    let control = |text| read_choice("--admit", "admission control", ADMISSION_CONTROLS, text);
+    let admit = stages.admit.iter().map(|text| control(text)).collect::<Result<Vec<_>, _>>()?;
     let mut tune = Vec::new();
     for text in &stages.tune {
         tune.push(read_choice("--tune", "tuner", TUNERS, text)?);
@@ -195,11 +195,11 @@ fn apply_sets(entrants: &mut [Entrant], sets: &[String]) -> Result<(), Failure> 
 fn no_owner(entrants: &mut [Entrant], owner: &str) -> Failure {
     let known = POLICIES.iter().map(|entry| entry.name);
     let known = known.chain(PLACERS.iter().map(|entry| entry.name));
-    let known = known.chain(GATES.iter().map(|entry| entry.name));
+    let known = known.chain(ADMISSION_CONTROLS.iter().map(|entry| entry.name));
     let known: Vec<&str> = known.chain(TUNERS.iter().map(|entry| entry.name)).collect();
     if !known.contains(&owner) {
         let nearest = nearest(owner, known);
-        let kind = "policy, placer, gate or tuner";
+        let kind = "policy, placer, admission control or tuner";
         let error = ConfigError::UnknownName { kind, name: owner.to_owned(), nearest };
         return Failure::config("--set", error);
     }
@@ -215,7 +215,7 @@ fn choices_of(entrant: &mut Entrant) -> Vec<&mut Choice> {
     let Selection { policy, place, admit, tune } = &mut entrant.selection;
     let mut all = vec![policy];
     all.extend(place.as_mut());
-    all.extend(admit.as_mut());
+    all.extend(admit.iter_mut());
     all.extend(tune.iter_mut());
     all
 }

@@ -6,7 +6,7 @@
 //! - `submit`, `follow`: submissions, and what comes of them.
 //! - `jobs`, `detail`, `nodes`, `windows`, `shares`, `events`, `daemon`, `tokens`: one file for each thing that is asked about.
 //! - `expect`: what is expected, and what other policies would make of it.
-//! - `serve`: the daemon itself, on the GPUs that `machine` finds, with policies that `maker` makes and forecasts by
+//! - `serve`: the daemon itself, on the GPUs that `machine` finds, with policies that `policy_factory` makes and forecasts by
 //!   `oracle`.
 //! - `replay`, `doctor`: decisions taken again, and an installation looked at. Their flags are in `host_args`.
 //! - `web`: the page, with a token that ends by itself.
@@ -25,10 +25,10 @@ mod host_args;
 mod job_files;
 mod jobs;
 mod machine;
-mod maker;
 mod nodes;
 mod oracle;
 mod places;
+mod policy_factory;
 mod replay;
 mod serve;
 mod server;

@@ -245,7 +245,7 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, Failure> {
         "decision-cost" => cell.world.decision_cost = text(),
         "checkpoint-every" => cell.world.checkpoint_every = text(),
         "place" => cell.stages.place = text(),
-        "admit" => cell.stages.admit = text(),
+        "admit" => cell.stages.admit = text().into_iter().collect(),
         _ => {
             if let (Some(law), Some(laws)) =
                 (name.strip_prefix("generate."), &mut cell.given.generate)
@@ -297,8 +297,8 @@ fn over(text: &str, entrants: &[Entrant]) -> Result<Axis, Failure> {
         let owner = owner_of(name);
         let is_policy = entrants.iter().any(|one| one.selection.policy.name == owner);
         let is_stage = |one: &Entrant| {
-            let stages = [&one.selection.place, &one.selection.admit];
-            stages.into_iter().flatten().any(|choice| choice.name == owner)
+            let mut stages = one.selection.place.iter().chain(&one.selection.admit);
+            stages.any(|choice| choice.name == owner)
         };
         if !is_policy && !entrants.iter().any(is_stage) {
             let present: Vec<&str> = entrants.iter().map(|one| one.entry.name).collect();
@@ -315,8 +315,8 @@ fn owner_of(path: &str) -> &str {
 
 fn takes_part(policy: &str, stages: &StageArgs, owner: &str) -> bool {
     let name = |text: &str| text.split([':', '=']).next().unwrap_or("").trim().to_owned();
-    let around = [&stages.place, &stages.admit].into_iter().flatten().chain(&stages.tune);
-    name(policy) == owner || around.into_iter().any(|text| name(text) == owner)
+    let mut around = stages.place.iter().chain(&stages.admit).chain(&stages.tune);
+    name(policy) == owner || around.any(|text| name(text) == owner)
 }
 
 fn listed(text: Option<&str>, at: char) -> Vec<String> {

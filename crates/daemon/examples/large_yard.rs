@@ -17,7 +17,7 @@ use trainyard_daemon::front::Front;
 use trainyard_daemon::host::{Host, HostOptions, Message, Running};
 use trainyard_daemon::http::{HttpOptions, Server, secret};
 use trainyard_daemon::metrics::Metrics;
-use trainyard_daemon::thinker::Maker;
+use trainyard_daemon::policy_worker::PolicyFactory;
 use trainyard_daemon::{Caller, Role};
 use trainyard_engine::Setup;
 use trainyard_policies::compose::Selection;
@@ -141,7 +141,7 @@ fn jobs(count: u32) -> Vec<JobSpec> {
 
 fn host(nodes: u32, folder: &Path, metrics: &Arc<Metrics>) -> (Running, Front) {
     let cluster = cluster(nodes);
-    let maker: Maker =
+    let factory: PolicyFactory =
         Arc::new(|label| Selection::policy(label).build().map_err(|error| error.to_string()));
     let devices = cluster.nodes.iter().map(|node| (0..node.gpus).map(|gpu| (gpu, gpu.to_string())));
     let core = CoreOptions {
@@ -163,7 +163,7 @@ fn host(nodes: u32, folder: &Path, metrics: &Arc<Metrics>) -> (Running, Front) {
     let options = HostOptions {
         core,
         tenants: Tenants::default(),
-        maker: Arc::clone(&maker),
+        factory: Arc::clone(&factory),
         decision_limit: Duration::from_secs(60),
         flight: folder.join("flight"),
         record_bytes_max: 1 << 30,
@@ -175,7 +175,7 @@ fn host(nodes: u32, folder: &Path, metrics: &Arc<Metrics>) -> (Running, Front) {
     let backend = Box::new(Pretender::new(queue.0.clone()));
     let host = Host::start(options, store, backend, queue, Arc::clone(metrics));
     let host = host.expect("a new host starts");
-    let front = Front::new(&host, maker, path, folder.join("run"));
+    let front = Front::new(&host, factory, path, folder.join("run"));
     (host, front)
 }
 

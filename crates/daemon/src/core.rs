@@ -51,7 +51,7 @@ use trainyard_api::trial::Measure;
 use trainyard_api::window::WindowRequest;
 use trainyard_api::{Code, Problem};
 use trainyard_backend::{Identity, LaunchOrder, NodeSeen, Report, StopOrder};
-use trainyard_engine::{Engine, Question, Setup, Thought};
+use trainyard_engine::{DecisionRequest, Engine, PolicyOutcome, Setup};
 use trainyard_profile::Catalog;
 use trainyard_store::Write;
 use trainyard_types::{Attempt, Cluster, End, Event, GpuAt, IdMap, JobId, Span, Time, Why};
@@ -109,8 +109,8 @@ pub enum Input {
     },
     /// The backend says something.
     Report(Report),
-    /// The policy has an answer to the question that is out.
-    Thought(Thought),
+    /// The policy has an answer to the request that is out.
+    Outcome(PolicyOutcome),
 }
 
 /// What can be asked that changes something.
@@ -215,7 +215,7 @@ pub struct Turn {
     /// The policy that came back by itself, with the half-life it names; it is asked from now on.
     pub policy: Option<(String, Span)>,
     /// What the policy is asked now.
-    pub question: Option<Question>,
+    pub request: Option<DecisionRequest>,
     /// Jobs that ended, for those who count.
     pub ended: Vec<(JobId, End)>,
     /// Attempts that were ordered to start, with how long their jobs had waited.
@@ -266,7 +266,7 @@ pub struct Core {
     pub(crate) trial: Option<Trial>,
     /// What happened lately, to compare a trial with.
     lately: trial::Lately,
-    question: Option<Question>,
+    request: Option<DecisionRequest>,
     kept_at: Time,
     /// Whether something was written since: what policies use is written then too, at the latest after `KEEP_EVERY`.
     is_unkept: bool,
@@ -293,7 +293,7 @@ pub struct ArrayState {
 impl Core {
     /// Takes a turn at engine time `at` and Unix time `wall` in microseconds.
     ///
-    /// A new policy counts first: the question that a turn asks is for the policy in force after it, and one that was
+    /// A new policy counts first: the request that a turn asks is for the policy in force after it, and one that was
     /// out before is answered by whoever was asked.
     pub fn turn(&mut self, at: Time, wall: i64, inputs: Vec<Input>) -> Turn {
         self.wall = wall;
@@ -330,7 +330,7 @@ impl Core {
                     self.turn.replies.push((ticket, answer));
                 }
                 Input::Report(report) => self.report(report),
-                Input::Thought(thought) => self.concluded(thought),
+                Input::Outcome(outcome) => self.concluded(outcome),
             }
         }
     }
@@ -338,8 +338,8 @@ impl Core {
     /// When a turn is due though nothing comes in.
     pub fn due(&self) -> Option<Time> {
         let keep = self.is_unkept.then(|| self.kept_at + KEEP_EVERY);
-        // While a question is out its answer is waited for, and the turn that takes it ends the trial.
-        let trial = self.trial_due().filter(|_| self.question.is_none());
+        // While a request is out its answer is waited for, and the turn that takes it ends the trial.
+        let trial = self.trial_due().filter(|_| self.request.is_none());
         let own = self.gpu_due().into_iter().chain(self.hang_due()).chain(trial);
         self.engine.due().into_iter().chain(keep).chain(own).min()
     }
@@ -352,17 +352,14 @@ impl Core {
     /// Fires what is due, and asks the policy if it must be asked.
     fn moment(&mut self, at: Time) {
         self.now = at.max(self.engine.state().now);
-        self.tick();
-        let question = self.engine.question(self.now, self.options.half_life);
-        self.turn.lines.push(Line::Question { at: self.now });
-        match question {
-            Some(question) => {
-                self.question = Some(question.clone());
-                self.turn.question = Some(question);
-            }
-            // The plain order may have decided.
-            None => self.tick(),
+        let request = self.engine.request(self.now, self.options.half_life);
+        self.turn.lines.push(Line::Request { at: self.now });
+        if let Some(request) = request {
+            self.request = Some(request.clone());
+            self.turn.request = Some(request);
         }
+        // What is planned is done while the policy thinks, and what the fallback order decided in its place.
+        self.tick();
     }
 
     /// Takes down what the turn did, to compare a trial with.
@@ -384,13 +381,13 @@ impl Core {
         self.obey(actions);
     }
 
-    fn concluded(&mut self, thought: Thought) {
-        let Some(question) = self.question.take() else { return };
-        if let Some(trouble) = trouble(&thought) {
+    fn concluded(&mut self, outcome: PolicyOutcome) {
+        let Some(request) = self.request.take() else { return };
+        if let Some(trouble) = trouble(&outcome) {
             self.event("policy-failed", None, &trouble, Value::Null);
         }
-        self.turn.lines.push(Line::concluded(self.now, &thought));
-        self.engine.conclude(self.now, &question, thought);
+        self.turn.lines.push(Line::concluded(self.now, &outcome));
+        self.engine.conclude(self.now, &request, outcome);
         self.tick();
     }
 
@@ -564,12 +561,12 @@ impl Core {
     }
 }
 
-fn trouble(thought: &Thought) -> Option<String> {
-    match thought {
-        Thought::Decided(_) => None,
-        Thought::Failed(error) => Some(format!("the policy could not decide: {error}")),
-        Thought::Panicked => Some("the policy panicked; the plan is kept".to_owned()),
-        Thought::Stuck => Some("the policy took too long and was cut off".to_owned()),
+fn trouble(outcome: &PolicyOutcome) -> Option<String> {
+    match outcome {
+        PolicyOutcome::Decided(_) => None,
+        PolicyOutcome::Failed(error) => Some(format!("the policy could not decide: {error}")),
+        PolicyOutcome::Panicked => Some("the policy panicked; the plan is kept".to_owned()),
+        PolicyOutcome::Stuck => Some("the policy took too long and was cut off".to_owned()),
     }
 }
 

@@ -104,8 +104,8 @@ pub struct PolicyRequest {
     pub policy: String,
     /// Another placer than the policy's own.
     pub place: Option<String>,
-    /// A gate in front.
-    pub admit: Option<String>,
+    /// Admission controls in front of it.
+    pub admit: Vec<String>,
 }
 
 /// Which period of use, summed by what.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use trainyard_engine::{Engine, Kept, Setup, Thought};
+use trainyard_engine::{Engine, Kept, PolicyOutcome, Setup};
 use trainyard_framework::{Beliefs, Usage};
 use trainyard_types::{Cluster, Decision, End, Event, GpuAt, Job, JobId, Span, Tenants, Time};
 
@@ -67,7 +67,8 @@ pub enum Line {
         at: Time,
     },
     /// It was looked whether the policy must be asked.
-    Question {
+    #[serde(alias = "question")]
+    Request {
         /// When.
         at: Time,
     },
@@ -93,12 +94,12 @@ pub enum Line {
 
 impl Line {
     /// An answer as it is recorded.
-    pub fn concluded(at: Time, thought: &Thought) -> Line {
-        let (decision, trouble) = match thought {
-            Thought::Decided(decision) => (Some(decision.clone()), None),
-            Thought::Failed(_) => (None, Some("failed")),
-            Thought::Panicked => (None, Some("panicked")),
-            Thought::Stuck => (None, Some("stuck")),
+    pub fn concluded(at: Time, outcome: &PolicyOutcome) -> Line {
+        let (decision, trouble) = match outcome {
+            PolicyOutcome::Decided(decision) => (Some(decision.clone()), None),
+            PolicyOutcome::Failed(_) => (None, Some("failed")),
+            PolicyOutcome::Panicked => (None, Some("panicked")),
+            PolicyOutcome::Stuck => (None, Some("stuck")),
         };
         Line::Concluded { at, decision, trouble: trouble.map(str::to_owned) }
     }
@@ -151,18 +152,19 @@ pub enum ReplayError {
 }
 
 /// Makes a pipeline from the text that names it.
-pub type Maker<'a> = dyn Fn(&str) -> Result<trainyard_framework::Pipeline, String> + 'a;
+pub type PolicyFactory<'a> = dyn Fn(&str) -> Result<trainyard_framework::Pipeline, String> + 'a;
 /// Makes beliefs for a cluster from what was learnt.
 pub type Believer<'a> = dyn Fn(&Cluster, Option<&str>) -> Arc<dyn Beliefs> + 'a;
 
 /// Takes all decisions of a record again and compares them with those that were taken.
 pub fn replay(
     lines: impl Iterator<Item = Result<Line, ReplayError>>,
-    maker: &Maker<'_>,
+    factory: &PolicyFactory<'_>,
     believer: &Believer<'_>,
 ) -> Result<Replayed, ReplayError> {
     let build = |policy: &str| {
-        maker(policy).map_err(|problem| ReplayError::Policy { policy: policy.to_owned(), problem })
+        factory(policy)
+            .map_err(|problem| ReplayError::Policy { policy: policy.to_owned(), problem })
     };
     let mut lines = lines.zip(1u64..);
     let Some((Ok(Line::Base(base)), _)) = lines.next() else { return Err(ReplayError::NoBase) };
@@ -172,7 +174,7 @@ pub fn replay(
     let mut pipeline = build(&base.policy)?;
     let mut half_life = base.half_life;
     let mut engine = engine_of(*base, believer);
-    let mut question = None;
+    let mut request = None;
     // Whoever was asked answers, also when another policy is in force by then.
     let mut replaced = None;
     let mut seen = Replayed::default();
@@ -184,17 +186,17 @@ pub fn replay(
                 seen.events += 1;
             }
             Line::Tick { at } => seen.actions += engine.tick(at).len() as u64,
-            Line::Question { at } => question = engine.question(at, half_life).or(question),
+            Line::Request { at } => request = engine.request(at, half_life).or(request),
             Line::Concluded { at, decision, trouble } => {
-                let Some(asked) = question.take() else {
+                let Some(asked) = request.take() else {
                     if seen.different > 0 {
                         // A changed decision leads elsewhere, where nothing need be asked: the first one is told.
                         return Ok(seen);
                     }
-                    let problem = "an answer without a question".to_owned();
+                    let problem = "an answer without a request".to_owned();
                     return Err(ReplayError::Line { line: number, problem });
                 };
-                let thought = match (&decision, trouble.as_deref()) {
+                let outcome = match (&decision, trouble.as_deref()) {
                     (Some(recorded), _) => {
                         let own = replaced.as_mut().unwrap_or(&mut pipeline);
                         again(&asked, own, (number, recorded), &mut seen)
@@ -205,15 +207,15 @@ pub fn replay(
                     }
                 };
                 replaced = None;
-                engine.conclude(at, &asked, thought);
+                engine.conclude(at, &asked, outcome);
             }
             Line::Policy { at: _, policy, half_life: other } => {
                 let before = std::mem::replace(&mut pipeline, build(&policy)?);
-                if question.is_some() {
+                if request.is_some() {
                     replaced.get_or_insert(before);
                 }
                 half_life = other;
-                engine.forgive_policy();
+                engine.reset_failures();
             }
         }
     }
@@ -239,32 +241,32 @@ pub fn engine_of(base: Base, believer: &Believer<'_>) -> Engine {
 }
 
 fn again(
-    asked: &trainyard_engine::Question,
+    asked: &trainyard_engine::DecisionRequest,
     pipeline: &mut trainyard_framework::Pipeline,
     (line, recorded): (u64, &Decision),
     seen: &mut Replayed,
-) -> Thought {
+) -> PolicyOutcome {
     seen.decisions += 1;
-    let thought = asked.think(pipeline);
-    let same = matches!(&thought, Thought::Decided(decision) if decision == recorded);
+    let outcome = asked.think(pipeline);
+    let same = matches!(&outcome, PolicyOutcome::Decided(decision) if decision == recorded);
     if !same {
         seen.different += 1;
-        let shown = match &thought {
-            Thought::Decided(decision) => serde_json::to_string(decision).unwrap_or_default(),
-            Thought::Failed(error) => format!("failed: {error}"),
-            Thought::Panicked => "panicked".to_owned(),
-            Thought::Stuck => "stuck".to_owned(),
+        let shown = match &outcome {
+            PolicyOutcome::Decided(decision) => serde_json::to_string(decision).unwrap_or_default(),
+            PolicyOutcome::Failed(error) => format!("failed: {error}"),
+            PolicyOutcome::Panicked => "panicked".to_owned(),
+            PolicyOutcome::Stuck => "stuck".to_owned(),
         };
         let was = serde_json::to_string(recorded).unwrap_or_default();
         seen.first.get_or_insert((line, was, shown));
     }
     // What really happened goes on from what was really decided.
-    Thought::Decided(recorded.clone())
+    PolicyOutcome::Decided(recorded.clone())
 }
 
-fn without_answer(trouble: Option<&str>) -> Thought {
+fn without_answer(trouble: Option<&str>) -> PolicyOutcome {
     match trouble {
-        Some("stuck") => Thought::Stuck,
-        _ => Thought::Panicked,
+        Some("stuck") => PolicyOutcome::Stuck,
+        _ => PolicyOutcome::Panicked,
     }
 }

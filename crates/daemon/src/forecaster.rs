@@ -1,7 +1,7 @@
 //! Whoever looks into the future, as the daemon sees it: a fork of the engine goes in, expectations come out.
 //!
 //! The daemon does not know how that is done; whoever starts it hands over a [`Forecaster`], as it hands over the
-//! maker of policies.
+//! factory of policies.
 
 use std::sync::Arc;
 use trainyard_api::forecast::WhatIfRow;

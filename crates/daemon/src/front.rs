@@ -25,9 +25,9 @@ use crate::desk::{
 use crate::forecaster::Forecaster;
 use crate::frame::BoardView;
 use crate::host::{Message, Shared};
+use crate::policy_worker::PolicyFactory;
 use crate::recorder::RecordReader;
 use crate::seen::Seen;
-use crate::thinker::Maker;
 use foretelling::Foreteller;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
@@ -58,7 +58,7 @@ struct Parts {
     messages: Sender<Message>,
     shared: Arc<Shared>,
     record: RecordReader,
-    maker: Maker,
+    factory: PolicyFactory,
     store: PathBuf,
     run_dir: PathBuf,
     readers: Mutex<Vec<Reader>>,
@@ -70,7 +70,7 @@ impl Front {
     /// The desk of a host whose store is at `store` and whose attempts are in `run_dir`.
     pub fn new(
         host: &crate::host::Running,
-        maker: Maker,
+        factory: PolicyFactory,
         store: PathBuf,
         run_dir: PathBuf,
     ) -> Front {
@@ -79,7 +79,7 @@ impl Front {
             messages: host.messages.clone(),
             shared: Arc::clone(&host.shared),
             record: host.record.clone(),
-            maker,
+            factory,
             store,
             run_dir,
             readers: Mutex::default(),

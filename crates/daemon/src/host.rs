@@ -14,9 +14,9 @@ pub use shared::{Drafted, Message, Moment, Refusal, Shared};
 
 use crate::clock::{Clock, wall_micros};
 use crate::core::{Core, CoreOptions, Opening, StartError};
+use crate::policy_worker::{Answer, PolicyFactory, PolicyWorker};
 use crate::recorder::Recorder;
 use crate::seen::{Health, Seen};
-use crate::thinker::{Answer, Maker, Thinker};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub struct HostOptions {
     /// Tenants that the operator declares.
     pub tenants: Tenants,
     /// Makes policies.
-    pub maker: Maker,
+    pub factory: PolicyFactory,
     /// How long a policy may think.
     pub decision_limit: Duration,
     /// Where the flight record is kept.
@@ -88,7 +88,7 @@ pub struct Host {
     backend: Box<dyn Backend>,
     clock: Clock,
     core: Option<Core>,
-    thinker: Thinker,
+    policy_worker: PolicyWorker,
     recorder: Recorder,
     messages: Receiver<Message>,
     shared: Arc<Shared>,
@@ -158,11 +158,11 @@ impl Host {
         let answers = messages.clone();
         let deliver = Arc::new(move |answer: Answer| {
             // Nobody listens any more when the daemon ends.
-            let _ = answers.send(Message::Thought(answer));
+            let _ = answers.send(Message::PolicyOutcome(answer));
         });
         let label = options.core.policy.clone();
-        let maker = Arc::clone(&options.maker);
-        let thinker = Thinker::new(maker, deliver, options.decision_limit, label);
+        let factory = Arc::clone(&options.factory);
+        let policy_worker = PolicyWorker::new(factory, deliver, options.decision_limit, label);
         let health = Health {
             epoch,
             since: wall_micros(),
@@ -178,7 +178,7 @@ impl Host {
             backend,
             clock,
             core: None,
-            thinker,
+            policy_worker,
             recorder,
             messages: queue,
             shared: Arc::clone(&shared),
@@ -212,7 +212,7 @@ impl Host {
         let opening = Opening { loaded, found, tenants, nodes, gpus, at, wall };
         let (core, turn) = Core::open(self.options.core.clone(), opening)?;
         let label = self.options.core.policy.clone();
-        self.thinker.begin_anew(label, None);
+        self.policy_worker.begin_anew(label, None);
         self.counted = core.engine().stats().clone();
         self.core = Some(core);
         self.base_at = Instant::now();
@@ -248,7 +248,7 @@ impl Host {
         health.backend = self.backend.warnings();
         health.backend.extend(self.trouble.clone());
         health.record = self.recorder.trouble();
-        health.policy = self.thinker.trouble().map(str::to_owned);
+        health.policy = self.policy_worker.trouble().map(str::to_owned);
         self.shared.set_health(health);
         if let Some(core) = &self.core {
             let seen = Seen::take(core, self.turns, self.clock.now(), wall_micros());

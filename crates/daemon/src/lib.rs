@@ -5,7 +5,7 @@
 //! - [`core`]: the durable core, a state machine without input or output; [`record`], [`pace`], [`learn`] and [`words`] are its
 //!   parts.
 //! - [`flight`]: all that was told to the engine, so that every decision can be taken again.
-//! - [`host`]: the loop around the core, with its [`clock`]; [`thinker`] is the policy on a thread of its own,
+//! - [`host`]: the loop around the core, with its [`clock`]; [`policy_worker`] is the policy on a thread of its own,
 //!   [`recorder`] the flight record on disk.
 //! - [`forecaster`]: whoever looks into the future, as the daemon sees it.
 //! - [`seen`]: the daemon at one moment, for whoever looks; [`front`] is the desk that is made of both.
@@ -28,10 +28,10 @@ pub mod http;
 pub mod learn;
 pub mod metrics;
 pub mod pace;
+pub mod policy_worker;
 pub mod record;
 pub mod recorder;
 pub mod seen;
-pub mod thinker;
 pub mod words;
 
 pub use access::{Caller, Right, Role};

@@ -58,7 +58,7 @@ pub struct Seen {
     /// The trial that it is on, if it is.
     pub trial: Option<TrialRow>,
     /// Whether the plain order stands in for it.
-    pub left_alone: bool,
+    pub in_backoff: bool,
     /// What the engine counted.
     pub stats: Stats,
     /// The seed of policies, for dry runs.
@@ -114,7 +114,7 @@ impl Seen {
             quarantined: quarantined.collect(),
             policy: core.options.policy.clone(),
             trial: core.trial.as_ref().map(|trial| trial.row(now, wall)),
-            left_alone: engine.left_alone(now),
+            in_backoff: engine.in_backoff(now),
             stats: engine.stats().clone(),
             seed: core.options.setup.seed,
             work_max: core.options.setup.work_max,
@@ -161,7 +161,7 @@ impl Seen {
         let used = held.iter().map(|mask| mask.count_ones()).sum();
         let up = state.cluster.nodes.iter().map(|node| self.snapshot.free.up(node.id).count_ones());
         let lost = state.cluster.gpus() - up.sum::<u32>();
-        let failing = self.left_alone.then(|| {
+        let failing = self.in_backoff.then(|| {
             "it failed too often; the plain order decides until it is asked again".to_owned()
         });
         let mut warnings = health.backend.clone();

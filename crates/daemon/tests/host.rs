@@ -13,7 +13,7 @@ use trainyard_daemon::desk::{Desk, PolicyRequest};
 use trainyard_daemon::front::Front;
 use trainyard_daemon::host::{Host, HostOptions, Message, Running};
 use trainyard_daemon::metrics::Metrics;
-use trainyard_daemon::thinker::{ABANDONED_MAX, Maker};
+use trainyard_daemon::policy_worker::{ABANDONED_MAX, PolicyFactory};
 use trainyard_daemon::{Caller, Role};
 use trainyard_engine::Setup;
 use trainyard_framework::{Cx, Needs, Offer, Pipeline, Place, Policy, PolicyError, View, wanted};
@@ -110,7 +110,7 @@ impl Bench {
     fn new(name: &str, policy: &str) -> Bench {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = std::fs::remove_dir_all(&folder);
-        let maker: Maker = Arc::new(|label: &str| match label {
+        let factory: PolicyFactory = Arc::new(|label: &str| match label {
             "good" | "sleeps" | "panics" => {
                 Ok(Pipeline::new(Sometimes(label.to_owned()), Lowest, Needs::NOTHING))
             }
@@ -136,7 +136,7 @@ impl Bench {
         let options = HostOptions {
             core,
             tenants: Tenants::default(),
-            maker: Arc::clone(&maker),
+            factory: Arc::clone(&factory),
             // A panic that prints where it was takes its time, and must not count as a policy that hangs.
             decision_limit: Duration::from_millis(if policy == "sleeps" { 60 } else { 10_000 }),
             flight: folder.join("flight"),
@@ -154,7 +154,7 @@ impl Bench {
         };
         let metrics = Arc::new(Metrics::new());
         let host = Host::start(options, store, Box::new(backend), queue, metrics).unwrap();
-        let front = Front::new(&host, maker, path, folder.join("run"));
+        let front = Front::new(&host, factory, path, folder.join("run"));
         Bench { host: Some(host), front, launched, folder }
     }
 

@@ -9,7 +9,7 @@ use trainyard_api::{Code, JobSpec};
 use trainyard_backend::{Exit, Report};
 use trainyard_daemon::core::{Ask, Core, CoreOptions, Input, Opening, Order, TrialAsked, Turn};
 use trainyard_daemon::{Caller, Role};
-use trainyard_engine::{Question, Setup};
+use trainyard_engine::{DecisionRequest, Setup};
 use trainyard_policies::compose::Selection;
 use trainyard_profile::Catalog;
 use trainyard_store::{Loaded, Write};
@@ -59,27 +59,27 @@ impl Desk {
         let (core, mut first) = open(policy, &meta, second);
         let mut desk = Desk { core, meta, events: Vec::new() };
         desk.keep(&first);
-        let question = first.question.take();
-        desk.answer(second, question);
+        let request = first.request.take();
+        desk.answer(second, request);
         (desk, first)
     }
 
-    /// A turn at a second; questions are answered at once by the policy in force.
+    /// A turn at a second; requests are answered at once by the policy in force.
     fn turn(&mut self, second: u64, inputs: Vec<Input>) -> Turn {
         let (at, wall) = (Time(second * 1_000_000), WALL + second as i64 * 1_000_000);
         let mut turn = self.core.turn(at, wall, inputs);
         self.keep(&turn);
-        let question = turn.question.take();
-        let more = self.answer(second, question);
+        let request = turn.request.take();
+        let more = self.answer(second, request);
         turn.orders.extend(more.orders);
         turn.policy = turn.policy.or(more.policy);
         turn
     }
 
-    fn answer(&mut self, second: u64, question: Option<Question>) -> Turn {
-        let Some(question) = question else { return Turn::default() };
+    fn answer(&mut self, second: u64, request: Option<DecisionRequest>) -> Turn {
+        let Some(request) = request else { return Turn::default() };
         let mut pipeline = Selection::policy(&self.policy()).build().expect("a policy");
-        self.turn(second, vec![Input::Thought(question.think(&mut pipeline))])
+        self.turn(second, vec![Input::Outcome(request.think(&mut pipeline))])
     }
 
     fn keep(&mut self, turn: &Turn) {

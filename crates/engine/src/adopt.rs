@@ -1,87 +1,24 @@
-//! Deciding, and adopting a decision after checking it against what is known by then.
+//! Adopting a decision after checking it against what is known by then.
 
 use crate::engine::Engine;
-use crate::think::{Thought, think};
 use std::sync::Arc;
-use trainyard_framework::{Cx, Pipeline, Seen, Shortage, Snapshot, shapes, used_permille};
-use trainyard_types::{
-    Allocation, Decision, End, Fault, JobId, NodeId, Phase, Quality, Span, Time,
-};
+use trainyard_framework::{Seen, Shortage, shapes, used_permille};
+use trainyard_types::{Allocation, Decision, End, Fault, JobId, NodeId, Phase, Quality, Time};
 
 /// How many faults are kept as samples.
 const FAULT_SAMPLES_MAX: usize = 16;
 
 impl Engine {
-    /// Asks the policy, or the plain order while the policy fails, and adopts the answer.
-    pub(crate) fn decide(&mut self, at: Time, pipeline: &mut Pipeline) {
-        self.wants_decision = false;
-        self.round_over = false;
-        self.decided_at = Some(at);
-        self.wake_at = None;
-        self.notes.clear();
-        self.state_mut().usage_half_life = pipeline.usage_half_life;
-        self.settle_loans();
-        let mut cx = Cx::new(self.setup.seed, self.state.decisions, self.setup.work_max);
-        self.ask_admission(at, pipeline, &mut cx);
-        let left_alone = self.left_alone(at);
-        let mut decision = None;
-        if !left_alone {
-            decision = self.ask(at, pipeline, &mut cx);
-            if decision.is_some() {
-                self.policy_failures = 0;
-            } else {
-                self.policy_failed(at);
-            }
-        }
-        if decision.is_none() && self.policy_failing() {
-            decision = self.ask_plain(at, &mut cx);
-        }
-        match decision {
-            Some(decision) => {
-                let seen = self.state.seen();
-                self.adopt_seen(at, decision, seen);
-            }
-            None => {
-                // The plan is kept; what changed was seen, so a policy's index must start anew.
-                let seen = self.state.seen();
-                self.state_mut().decided(seen);
-            }
-        }
-        self.wake_to_retry();
-        self.wants_decision = self.recall(at);
-    }
-
-    /// Asks the plain order.
-    pub(crate) fn ask_plain(&mut self, at: Time, cx: &mut Cx) -> Option<Decision> {
-        self.stats.fallbacks += 1;
-        let mut plain = std::mem::replace(&mut self.fallback, crate::fallback::pipeline());
-        let decision = self.ask(at, &mut plain, cx);
-        self.fallback = plain;
-        decision
-    }
-
-    /// A policy that failed is asked again when its time has come, though nothing happens.
-    pub(crate) fn wake_to_retry(&mut self) {
-        if self.policy_failures > 0 {
-            let retry = self.policy_retry_at;
-            self.wake_at = Some(self.wake_at.map_or(retry, |wake| wake.min(retry)));
-        }
-    }
-
-    /// Whether the plain order stands in for a policy that fails.
-    pub fn left_alone(&self, at: Time) -> bool {
-        self.policy_failing() && at < self.policy_retry_at
-    }
-
-    /// Adopts a decision that was taken on a snapshot: it is checked against what is known by now.
-    pub fn adopt(&mut self, at: Time, decision: Decision, snapshot: &Snapshot) {
-        self.adopt_seen(at, decision, snapshot.state.seen());
-    }
-
     /// Takes what may be taken, gives what still fits, drops and counts the rest. What the policy has not seen is left
-    /// for its next turn.
-    pub(crate) fn adopt_seen(&mut self, at: Time, decision: Decision, seen: Seen) {
+    /// for its next turn, and what it could not know is no fault of its.
+    pub(crate) fn adopt(
+        &mut self,
+        at: Time,
+        mut decision: Decision,
+        (seen, overtaken): (Seen, bool),
+    ) {
         self.stats.decisions += 1;
+        self.judge(at, std::mem::take(&mut decision.verdicts));
         self.state_mut().decided(seen);
         if decision.quality == Quality::Fallback {
             // The policy went on with what it knew, which is an answer, and still something went wrong.
@@ -99,7 +36,7 @@ impl Engine {
         let mut lifted: Vec<(JobId, Option<Allocation>, Option<Allocation>)> = Vec::new();
         for change in decision.changes {
             if let Some(fault) = self.unchangeable(at, change.job, change.to.as_ref()) {
-                self.fault(fault);
+                self.drop_change(fault, overtaken);
                 continue;
             }
             let old = self.state.live(change.job).and_then(|live| live.state.planned.clone());
@@ -116,7 +53,7 @@ impl Engine {
             match self.plan(at, job, to, stays) {
                 Ok(()) => {}
                 Err(fault) => {
-                    self.fault(fault);
+                    self.drop_change(fault, overtaken);
                     if let Some(old) = old {
                         // It keeps what it had, unless that was given away in the same breath.
                         let _ = self.plan(at, job, old, true);
@@ -152,35 +89,6 @@ impl Engine {
                 let _ = self.plan(at, job, old, true);
             }
         }
-    }
-
-    fn ask(&mut self, at: Time, pipeline: &mut Pipeline, cx: &mut Cx) -> Option<Decision> {
-        let beliefs = self.beliefs.as_ref();
-        match think(at, &self.state, &mut self.free, beliefs, (pipeline, cx)) {
-            Thought::Decided(decision) => Some(decision),
-            Thought::Failed(_) => {
-                self.stats.policy_errors += 1;
-                None
-            }
-            Thought::Panicked | Thought::Stuck => {
-                self.stats.policy_panics += 1;
-                pipeline.policy.forget();
-                self.free = self.free_by_plan();
-                None
-            }
-        }
-    }
-
-    pub(crate) fn policy_failing(&self) -> bool {
-        self.policy_failures >= self.setup.policy_failures_max
-    }
-
-    /// The policy is asked again after a while that doubles.
-    pub(crate) fn policy_failed(&mut self, at: Time) {
-        self.policy_failures += 1;
-        let doublings = self.policy_failures.min(9) - 1;
-        let wait = self.setup.policy_retry_after.times(1 << doublings);
-        self.policy_retry_at = at + wait.min(Span::secs(3600));
     }
 
     pub(crate) fn unchangeable(
@@ -263,6 +171,13 @@ impl Engine {
             self.leave_or_watch(at, job);
         }
         Ok(())
+    }
+
+    fn drop_change(&mut self, fault: Fault, overtaken: bool) {
+        match overtaken {
+            true => self.stats.overtaken += 1,
+            false => self.fault(fault),
+        }
     }
 
     fn fault(&mut self, fault: Fault) {

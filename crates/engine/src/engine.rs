@@ -109,6 +109,8 @@ pub struct Stats {
     pub moves: u64,
     /// Messages of attempts that were over.
     pub stale_events: u64,
+    /// Changes dropped because something happened while the policy thought.
+    pub overtaken: u64,
     /// Grants dropped because they were faulty.
     pub faults: u64,
     /// The first few of them.
@@ -226,7 +228,7 @@ impl Engine {
     }
 
     /// Fires what is due and says what is to be done, without asking the policy: for a host that lets it think
-    /// elsewhere, see [`Engine::question`].
+    /// elsewhere, see [`Engine::request`].
     pub fn tick(&mut self, at: Time) -> Vec<Action> {
         let at = self.advance(at);
         self.fire_timers(at);
@@ -237,17 +239,6 @@ impl Engine {
     /// Jobs of which something changed since the last call that must survive a restart, over or not.
     pub fn take_touched(&mut self) -> Vec<JobId> {
         std::mem::take(&mut self.touched).iter().collect()
-    }
-
-    /// Fires what is due, asks the policy if it must be asked, and says what is to be done.
-    pub fn step(&mut self, at: Time, pipeline: &mut Pipeline) -> Vec<Action> {
-        let at = self.advance(at);
-        self.fire_timers(at);
-        if self.decision_due(at) {
-            self.decide(at, pipeline);
-        }
-        self.reconcile(at);
-        std::mem::take(&mut self.outbox)
     }
 
     /// When [`Engine::step`] must be called though no event comes.
@@ -356,7 +347,7 @@ impl Engine {
         self.decided_at.map_or(Time::ZERO, |decided| decided + span)
     }
 
-    fn fire_timers(&mut self, at: Time) {
+    pub(crate) fn fire_timers(&mut self, at: Time) {
         while let Some(&(time, timer)) = self.timers.first() {
             if time > at {
                 return;

@@ -6,7 +6,7 @@
 //!
 //! - [`setup`]: when to decide, quarantine, retries.
 //! - `engine`, `lifecycle`, `machines`, `windows`: events to state.
-//! - `think`, `elsewhere`, `adopt`, `fallback`: state to plan. A policy that errs or panics never stops the engine.
+//! - `decision`, `think`, `adopt`, `fallback`: state to plan. A policy that errs or panics never stops the engine.
 //! - `reconcile`, `occupancy`: plan to actions; launches only on GPUs that are really free.
 //! - [`Kept`]: what must survive a restart, and an engine made from it; `fork`: the same engine once more.
 //! - [`explain`], `invariants`: why a job waits; what must always hold, asserted in release builds.
@@ -14,7 +14,7 @@
 //! Deliberately absent: clocks, files, sockets, randomness of its own, and any policy's name.
 
 mod adopt;
-mod elsewhere;
+mod decision;
 mod engine;
 pub mod explain;
 mod fallback;
@@ -30,9 +30,9 @@ pub mod setup;
 mod think;
 mod windows;
 
-pub use elsewhere::Question;
+pub use decision::DecisionRequest;
 pub use engine::{Engine, Stats};
 pub use explain::{Explanation, Outlook};
 pub use keep::Kept;
 pub use setup::{Quarantine, Setup, Trigger};
-pub use think::{Thought, think};
+pub use think::PolicyOutcome;

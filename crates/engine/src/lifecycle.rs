@@ -409,7 +409,6 @@ impl Engine {
         let state = self.state_mut();
         state.unadmitted.remove(job);
         state.waiting.insert(job);
-        state.changed.push(job);
         let live = state.live_mut(job).expect("eligible jobs are live");
         live.state.admitted = true;
         let gpus = u64::from(live.spec.want.gpus);

@@ -1,14 +1,15 @@
-//! Asking the policy: pure, so that it can run beside the engine on a snapshot.
+//! Asking the policy: it changes nothing, so that it can run beside the engine on a snapshot.
 
-use crate::engine::Engine;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use trainyard_framework::{
     Admission, Beliefs, Cx, Free, Offer, Pipeline, PolicyError, State, View,
 };
-use trainyard_types::{Decision, JobId, Knobs, Quality, Time, Verdict};
+use trainyard_types::{Decision, JobId, Knobs, Phase, Quality, Time, Verdict};
 
 /// What asking a policy came to.
-pub enum Thought {
+#[derive(Clone, Debug)]
+pub enum PolicyOutcome {
     /// A decision.
     Decided(Decision),
     /// It said why it could not decide.
@@ -19,46 +20,91 @@ pub enum Thought {
     Stuck,
 }
 
-/// Asks a policy who gets how much, where and how. Changes nothing but `free`, which is left as it was.
-pub fn think(
+/// Asks a policy which jobs are admitted, and then which job gets how much, where and how. State and `free` are left as
+/// they were, but for `free` after a panic. A policy that failed forgets: its memory may be half of something.
+pub(crate) fn think(
+    now: Time,
+    state: &mut Arc<State>,
+    free: &mut Free,
+    beliefs: &dyn Beliefs,
+    (pipeline, cx): (&mut Pipeline, &mut Cx),
+) -> PolicyOutcome {
+    let mut admitted = Vec::new();
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        pipeline.begin(state.decisions);
+        let verdicts = admission(now, state, beliefs, (pipeline, cx));
+        for (job, verdict) in &verdicts {
+            if *verdict == Verdict::Accept {
+                admitted.extend(admit(now, Arc::make_mut(state), *job));
+            }
+        }
+        let mut decision = allocation(now, state, free, beliefs, (pipeline, cx))?;
+        decision.verdicts = verdicts;
+        Ok(decision)
+    }));
+    if !admitted.is_empty() {
+        take_back(Arc::make_mut(state), &admitted);
+    }
+    let outcome = match outcome {
+        Ok(Ok(decision)) => return PolicyOutcome::Decided(decision),
+        Ok(Err(error)) => PolicyOutcome::Failed(error),
+        Err(_) => PolicyOutcome::Panicked,
+    };
+    match catch_unwind(AssertUnwindSafe(|| pipeline.policy.forget())) {
+        Ok(()) => outcome,
+        Err(_) => PolicyOutcome::Panicked,
+    }
+}
+
+/// Asks about jobs that are not admitted yet.
+fn admission(
+    now: Time,
+    state: &State,
+    beliefs: &dyn Beliefs,
+    (pipeline, cx): (&mut Pipeline, &mut Cx),
+) -> Vec<(JobId, Verdict)> {
+    if state.unadmitted.is_empty() {
+        return Vec::new();
+    }
+    let needs = pipeline.needs;
+    let view = View::new(now, state, beliefs, &needs);
+    let mut queue = Admission::new(&state.unadmitted, &mut pipeline.admit, &view);
+    pipeline.policy.admit(&mut queue, &view, cx);
+    queue.into_verdicts()
+}
+
+/// Asks which job gets how much, where and how.
+fn allocation(
     now: Time,
     state: &State,
     free: &mut Free,
     beliefs: &dyn Beliefs,
     (pipeline, cx): (&mut Pipeline, &mut Cx),
-) -> Thought {
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        pipeline.begin(state.decisions);
-        let needs = pipeline.needs;
-        let view = View::new(now, state, beliefs, &needs);
-        let mut offer = Offer::new(&view, free, pipeline.place.as_mut());
-        let allocated = pipeline.policy.allocate(&view, &mut offer, cx);
-        // Ended in any case: that is what puts `free` back in order.
-        let outcome = offer.finish();
-        allocated?;
-        let mut decision = Decision {
-            changes: outcome.changes,
-            ends: outcome.ends,
-            back: outcome.back,
-            verdicts: Vec::new(),
-            wake_at: outcome.wake_at,
-            notes: outcome.notes,
-            faults: outcome.faults,
-            idle: outcome.idle,
-            quality: Quality::Proven,
-        };
-        for tuner in &mut pipeline.tune {
-            let knobs = tuner.tune(&decision.changes, &view, cx);
-            turn_knobs(&mut decision, &view, knobs);
-        }
-        decision.quality = cx.quality;
-        Ok(decision)
-    }));
-    match outcome {
-        Ok(Ok(decision)) => Thought::Decided(decision),
-        Ok(Err(error)) => Thought::Failed(error),
-        Err(_) => Thought::Panicked,
+) -> Result<Decision, PolicyError> {
+    let needs = pipeline.needs;
+    let view = View::new(now, state, beliefs, &needs);
+    let mut offer = Offer::new(&view, free, pipeline.place.as_mut());
+    let allocated = pipeline.policy.allocate(&view, &mut offer, cx);
+    // Ended in any case: that is what puts `free` back in order.
+    let outcome = offer.finish();
+    allocated?;
+    let mut decision = Decision {
+        changes: outcome.changes,
+        ends: outcome.ends,
+        back: outcome.back,
+        verdicts: Vec::new(),
+        wake_at: outcome.wake_at,
+        notes: outcome.notes,
+        faults: outcome.faults,
+        idle: outcome.idle,
+        quality: Quality::Proven,
+    };
+    for tuner in &mut pipeline.tune {
+        let knobs = tuner.tune(&decision.changes, &view, cx);
+        turn_knobs(&mut decision, &view, knobs);
     }
+    decision.quality = cx.quality;
+    Ok(decision)
 }
 
 /// Joins new knobs into the changes, or makes a change of knobs alone.
@@ -80,55 +126,31 @@ fn turn_knobs(decision: &mut Decision, view: &View<'_>, knobs: Vec<(JobId, Knobs
     }
 }
 
-/// Asks a policy about jobs that were not admitted yet. The second answer is whether it panicked: a gate that breaks
-/// stays open, so that nobody is lost behind it.
-pub(crate) fn admission(
-    now: Time,
-    state: &State,
-    beliefs: &dyn Beliefs,
-    (pipeline, cx): (&mut Pipeline, &mut Cx),
-) -> (Vec<(JobId, Verdict)>, bool) {
-    let needs = pipeline.needs;
-    let verdicts = catch_unwind(AssertUnwindSafe(|| {
-        let view = View::new(now, state, beliefs, &needs);
-        let mut queue = Admission::new(&state.unadmitted);
-        pipeline.policy.admit(&mut queue, &view, cx);
-        queue.into_verdicts()
-    }));
-    match verdicts {
-        Ok(verdicts) => (verdicts, false),
-        Err(_) => (state.unadmitted.iter().map(|job| (job, Verdict::Accept)).collect(), true),
-    }
+/// A job is admitted as far as the rest of this decision can see. Since when it had been in its phase before.
+fn admit(now: Time, state: &mut State, job: JobId) -> Option<(JobId, Time)> {
+    let live = state.live_mut(job)?;
+    live.state.admitted = true;
+    live.state.phase = Phase::Waiting;
+    let since = std::mem::replace(&mut live.state.since, now);
+    let gpus = u64::from(live.spec.want.gpus);
+    state.demand += gpus;
+    state.unadmitted.remove(job);
+    state.waiting.insert(job);
+    state.changed.push(job);
+    Some((job, since))
 }
 
-impl Engine {
-    /// Asks the policy about jobs that were not admitted yet.
-    pub(crate) fn ask_admission(&mut self, at: Time, pipeline: &mut Pipeline, cx: &mut Cx) {
-        if self.state.unadmitted.is_empty() {
-            return;
-        }
-        let (verdicts, panicked) =
-            admission(at, &self.state, self.beliefs.as_ref(), (pipeline, cx));
-        self.stats.policy_panics += u64::from(panicked);
-        self.judge(at, verdicts);
-    }
-
-    /// Lets jobs in, or not, as the policy said.
-    pub(crate) fn judge(&mut self, at: Time, verdicts: Vec<(JobId, Verdict)>) {
-        for (job, verdict) in verdicts {
-            if !self.state.unadmitted.contains(job) {
-                continue;
-            }
-            match verdict {
-                Verdict::Accept => self.admit(at, job),
-                Verdict::Hold(reason) => {
-                    self.notes.insert(job, reason);
-                }
-                Verdict::Reject(reason) => {
-                    self.notes.insert(job, reason);
-                    self.over(at, job, trainyard_types::End::Rejected);
-                }
-            }
-        }
+/// Undoes [`admit`]: only the engine admits, when it takes the decision.
+fn take_back(state: &mut State, admitted: &[(JobId, Time)]) {
+    state.changed.truncate(state.changed.len() - admitted.len());
+    for &(job, since) in admitted {
+        state.waiting.remove(job);
+        state.unadmitted.insert(job);
+        let Some(live) = state.live_mut(job) else { continue };
+        live.state.admitted = false;
+        live.state.phase = Phase::Unadmitted;
+        live.state.since = since;
+        let gpus = u64::from(live.spec.want.gpus);
+        state.demand -= gpus;
     }
 }

@@ -3,9 +3,7 @@
 use crate::JobRef;
 use smallvec::SmallVec;
 use trainyard_types::placement::bits;
-use trainyard_types::{
-    GpuAt, GpuType, Grant, IdSet, JobId, NodeId, PoolId, Reason, Shape, Verdict,
-};
+use trainyard_types::{GpuAt, GpuType, Grant, NodeId, PoolId, Shape};
 
 /// A number of GPUs of one type for one grant. The placer chooses the type among the acceptable ones.
 #[derive(Clone, Debug)]
@@ -107,52 +105,5 @@ impl<'a> Ask<'a> {
         let host = want.cpus_per_gpu > 0 || want.memory_mib_per_gpu > 0;
         let windows = !free.windows().is_empty();
         host || want.gpu_memory_mib > 0 || self.pool.is_some() || windows
-    }
-}
-
-/// Jobs that wait for admission, in order of arrival. What is not answered stays and is asked again.
-pub struct Admission<'a> {
-    queue: Box<dyn Iterator<Item = JobId> + 'a>,
-    current: Option<JobId>,
-    verdicts: Vec<(JobId, Verdict)>,
-}
-
-impl<'a> Admission<'a> {
-    /// Over the jobs that were not admitted yet.
-    pub fn new(unadmitted: &'a IdSet<JobId>) -> Admission<'a> {
-        Admission { queue: Box::new(unadmitted.iter()), current: None, verdicts: Vec::new() }
-    }
-
-    /// The next job to answer about.
-    #[allow(clippy::should_implement_trait)] // It is a cursor: the answers go to the same object.
-    pub fn next(&mut self) -> Option<JobId> {
-        self.current = self.queue.next();
-        self.current
-    }
-
-    /// The current job may take part.
-    pub fn accept(&mut self) {
-        self.answer(Verdict::Accept);
-    }
-
-    /// The current job is asked about again later.
-    pub fn hold(&mut self, reason: Reason) {
-        self.answer(Verdict::Hold(reason));
-    }
-
-    /// The current job never takes part.
-    pub fn reject(&mut self, reason: Reason) {
-        self.answer(Verdict::Reject(reason));
-    }
-
-    /// The answers given.
-    pub fn into_verdicts(self) -> Vec<(JobId, Verdict)> {
-        self.verdicts
-    }
-
-    fn answer(&mut self, verdict: Verdict) {
-        if let Some(job) = self.current.take() {
-            self.verdicts.push((job, verdict));
-        }
     }
 }

@@ -1,6 +1,6 @@
-//! A row in the table of policies, placers, gates and tuners.
+//! A row in the table of policies, placers, admission controls and tuners.
 
-use crate::{ConfigError, Needs, Pipeline, Place, Policy, RawSettings, Tune};
+use crate::{AdmissionControl, ConfigError, Needs, Pipeline, Place, RawSettings, Tune};
 use serde::Serialize;
 
 /// A row. Everything that lists, documents or tests policies walks over such rows; nothing else knows their names.
@@ -41,9 +41,8 @@ impl<B> Entry<B> {
 pub type PolicyEntry = Entry<fn(&RawSettings) -> Result<Pipeline, ConfigError>>;
 /// A placer.
 pub type PlaceEntry = Entry<fn(&RawSettings) -> Result<Box<dyn Place>, ConfigError>>;
-/// An admission gate around a policy.
-pub type GateEntry =
-    Entry<fn(&RawSettings, Box<dyn Policy>) -> Result<Box<dyn Policy>, ConfigError>>;
+/// An admission control.
+pub type AdmissionEntry = Entry<fn(&RawSettings) -> Result<Box<dyn AdmissionControl>, ConfigError>>;
 /// A tuner.
 pub type TuneEntry = Entry<fn(&RawSettings) -> Result<Box<dyn Tune>, ConfigError>>;
 
@@ -144,6 +143,6 @@ pub enum Family {
     Deadline,
     /// Placers.
     Placer,
-    /// Gates.
-    Gate,
+    /// Admission controls.
+    Admission,
 }

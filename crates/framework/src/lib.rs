@@ -31,11 +31,11 @@
 //!
 //! Deliberately absent: a way to act, to read a clock or a file, or to see the true length of a job.
 
+mod admission;
 mod ask;
 mod entry;
 pub mod fraction;
 mod free;
-mod gated;
 mod index;
 mod offer;
 mod policy;
@@ -50,12 +50,12 @@ mod state;
 mod view;
 mod windows;
 
-pub use ask::{Admission, Ask};
+pub use admission::{Admission, AdmissionControl, Control};
+pub use ask::Ask;
 pub use entry::{
-    Entry, Family, GateEntry, Level, Objective, PlaceEntry, PolicyEntry, Taxonomy, TuneEntry,
+    AdmissionEntry, Entry, Family, Level, Objective, PlaceEntry, PolicyEntry, Taxonomy, TuneEntry,
 };
 pub use free::{Free, Shortage};
-pub use gated::Gated;
 pub use offer::{Answer, Offer, Outcome, used_permille};
 pub use policy::{Cx, Knowledge, Needs, Pipeline, Place, Policy, PolicyError, Trials, Tune};
 pub use rank::{Key, Rank, wanted};

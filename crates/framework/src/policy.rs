@@ -1,6 +1,6 @@
 //! The stages a policy is made of, and what they may use besides the view.
 
-use crate::{Admission, Ask, Free, Offer, View};
+use crate::{Admission, AdmissionControl, Ask, Free, Offer, View};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng;
 use trainyard_types::{Change, JobId, Knobs, Placement, Quality, Span};
@@ -166,10 +166,23 @@ impl Needs {
     };
     /// An estimate of the work left.
     pub const ESTIMATE: Needs = Needs { work_left: Knowledge::Estimate, ..Needs::NOTHING };
+
+    /// What two stages must know together.
+    pub fn and(self, other: Needs) -> Needs {
+        Needs {
+            work_left: self.work_left.max(other.work_left),
+            rates: self.rates || other.rates,
+            shared_rates: self.shared_rates || other.shared_rates,
+            topology: self.topology || other.topology,
+            trials: self.trials.max(other.trials),
+        }
+    }
 }
 
 /// The stages of one policy, put together.
 pub struct Pipeline {
+    /// What a job must pass before the policy is asked whether it is admitted.
+    pub admit: Vec<Box<dyn AdmissionControl>>,
     /// Who gets how much.
     pub policy: Box<dyn Policy>,
     /// Which GPUs.
@@ -192,6 +205,7 @@ impl Pipeline {
         needs: Needs,
     ) -> Pipeline {
         Pipeline {
+            admit: Vec::new(),
             policy: Box::new(policy),
             place: Box::new(place),
             tune: Vec::new(),

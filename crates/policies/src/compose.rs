@@ -1,6 +1,6 @@
-//! A policy, a placer, a gate and tuners put together by name.
+//! A policy, a placer, admission controls and tuners put together by name.
 
-use crate::registry::{GATES, PLACERS, POLICIES, TUNERS};
+use crate::registry::{ADMISSION_CONTROLS, PLACERS, POLICIES, TUNERS};
 use trainyard_framework::{ConfigError, Entry, Pipeline, RawSettings, nearest};
 
 /// A name with its settings.
@@ -29,8 +29,8 @@ pub struct Selection {
     pub policy: Choice,
     /// Another placer than the policy's own.
     pub place: Option<Choice>,
-    /// A gate in front of the policy.
-    pub admit: Option<Choice>,
+    /// Admission controls, all of which a job must pass.
+    pub admit: Vec<Choice>,
     /// Tuners, in order, after the policy's own.
     pub tune: Vec<Choice>,
 }
@@ -65,9 +65,10 @@ impl Selection {
             pipeline.needs.topology |= entry.needs.topology;
             pipeline.needs.rates |= entry.needs.rates;
         }
-        if let Some(choice) = &self.admit {
-            let entry = find("gate", GATES, &choice.name)?;
-            pipeline.policy = (entry.build)(&choice.settings, pipeline.policy)?;
+        for choice in &self.admit {
+            let entry = find("admission control", ADMISSION_CONTROLS, &choice.name)?;
+            pipeline.admit.push((entry.build)(&choice.settings)?);
+            pipeline.needs = pipeline.needs.and(entry.needs);
         }
         for choice in &self.tune {
             let entry = find("tuner", TUNERS, &choice.name)?;

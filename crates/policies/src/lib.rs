@@ -1,9 +1,9 @@
 //! Published scheduling policies and placers, one file each.
 //!
 //! - [`registry`][]: the one table that makes them exist.
-//! - [`compose`][]: a policy, a placer, a gate and tuners put together by name.
+//! - [`compose`][]: a policy, a placer, admission controls and tuners put together by name.
 //! - [`place`][]: placers.
-//! - [`load`][]: a gate.
+//! - [`admit`][]: admission controls.
 //! - the other modules: one policy each, named as in its paper.
 //!
 //! A policy of one's own, written and run; the same code is in `examples/own_policy.rs`:
@@ -36,6 +36,7 @@
 //! println!("mean job completion time: {:.0} s", total / workload.jobs.len() as f64);
 //! ```
 
+pub mod admit;
 pub mod compose;
 pub mod place;
 mod prelude;
@@ -75,9 +76,6 @@ pub mod srsf;
 pub mod srtf;
 pub mod themis;
 pub mod tiresias;
-
-// Gates.
-pub mod load;
 
 // What several policies stand on.
 mod afs;

@@ -3,8 +3,8 @@
 pub(crate) use crate::place::FewestNodes;
 pub(crate) use serde::{Deserialize, Serialize};
 pub(crate) use trainyard_framework::{
-    Answer, Ask, ConfigError, Cx, Entry, Family, Fill, Free, GateEntry, JobRef, Key, Mode, Needs,
-    Objective, Offer, Pipeline, Place, PlaceEntry, Policy, PolicyEntry, PolicyError, Rank, Ranked,
-    RawSettings, Taxonomy, View, defaults, wanted,
+    AdmissionEntry, Answer, Ask, ConfigError, Cx, Entry, Family, Fill, Free, JobRef, Key, Mode,
+    Needs, Objective, Offer, Pipeline, Place, PlaceEntry, Policy, PolicyEntry, PolicyError, Rank,
+    Ranked, RawSettings, Taxonomy, View, defaults, wanted,
 };
 pub(crate) use trainyard_types::{GpuType, JobId, NodeId, Placement, Reason, Span, Time};

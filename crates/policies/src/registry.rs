@@ -1,12 +1,12 @@
-//! The one table that makes policies, placers, gates and tuners exist.
+//! The one table that makes policies, placers, admission controls and tuners exist.
 
 use crate::{
-    afs_l, afs_p, allox, chronus, conservative, easy, edf, elas, elasticflow, fair_share, fifo,
-    gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet, hypersched, kungfu, las,
-    least_laxity, load, lyra, optimus, place, pollux, priority, shockwave, sia, sjf, srsf, srtf,
-    themis, tiresias,
+    admit, afs_l, afs_p, allox, chronus, conservative, easy, edf, elas, elasticflow, fair_share,
+    fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet, hypersched, kungfu, las,
+    least_laxity, lyra, optimus, place, pollux, priority, shockwave, sia, sjf, srsf, srtf, themis,
+    tiresias,
 };
-use trainyard_framework::{Family, GateEntry, PlaceEntry, PolicyEntry, TuneEntry};
+use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 
 /// All policies, family by family. The first of each family is its best on the embedded
 /// workload by mean completion time, and stands for it, see [`representatives`].
@@ -99,8 +99,9 @@ pub const PLACERS: &[&PlaceEntry] = &[
     &place::even::ENTRY,
 ];
 
-/// All admission gates.
-pub const GATES: &[&GateEntry] = &[&load::ENTRY];
+/// All admission controls.
+pub const ADMISSION_CONTROLS: &[&AdmissionEntry] =
+    &[&admit::load::ENTRY, &admit::quota::ENTRY, &admit::deadline::ENTRY];
 
 /// All tuners.
 pub const TUNERS: &[&TuneEntry] = &[];

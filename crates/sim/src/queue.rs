@@ -31,8 +31,8 @@ pub(crate) enum Future {
     Injected { index: u32 },
     /// The slowest has done its part of a round; void if that was worked out anew since.
     Barrier { number: u32 },
-    /// A batch of actions takes effect.
-    Act { batch: u32 },
+    /// The policy has thought.
+    Conclude,
 }
 
 /// A heap by time and kind.

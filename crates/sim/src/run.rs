@@ -10,7 +10,7 @@ use crate::series::{Point, Series};
 use crate::truth::{Truth, Written};
 use crate::world::World;
 use std::sync::Arc;
-use trainyard_engine::Engine;
+use trainyard_engine::{DecisionRequest, Engine, PolicyOutcome};
 use trainyard_framework::{Knowledge, Live, Pipeline};
 use trainyard_profile::complete::told;
 use trainyard_profile::{Catalog, Speeds};
@@ -124,7 +124,8 @@ struct Simulation<'a> {
     failures: Option<Failures>,
     owner: Option<Owner>,
     next_submission: usize,
-    delayed: Vec<Vec<Action>>,
+    /// A request that the policy thinks about, and what it will have come to.
+    thinking: Option<(DecisionRequest, PolicyOutcome)>,
     /// All jobs of the run, ascending.
     ids: Vec<JobId>,
     jobs: Vec<JobOutcome>,
@@ -197,7 +198,7 @@ impl<'a> Simulation<'a> {
             failures,
             owner,
             next_submission: 0,
-            delayed: Vec::new(),
+            thinking: None,
             jobs: Vec::with_capacity(ids.len()),
             left: ids.iter().filter(counts).count(),
             ids,
@@ -241,9 +242,12 @@ impl<'a> Simulation<'a> {
 
     fn next_moment(&mut self) -> Option<Time> {
         let submission = self.arrivals.get(self.next_submission).map(|one| one.job.submitted);
-        let known = [submission, self.world.next_time(), self.engine.due()];
+        let now = self.engine.state().now;
+        // While the policy thinks it is not asked again, however much that is due.
+        let due = self.engine.due().filter(|due| self.thinking.is_none() || *due > now);
+        let known = [submission, self.world.next_time(), due];
         // What was due before the run began is due when it does.
-        known.into_iter().flatten().min().map(|at| at.max(self.engine.state().now))
+        known.into_iter().flatten().min().map(|at| at.max(now))
     }
 
     /// Nothing is to come though jobs wait: where rounds are kept, an empty one is over and the policy is asked
@@ -260,6 +264,7 @@ impl<'a> Simulation<'a> {
 
     /// All that happens at one moment.
     fn moment(&mut self, at: Time, observer: &mut dyn Observer) {
+        let before = self.engine.state().decisions;
         while let Some(future) = self.world.queue.pop_at(at) {
             self.come(at, future, observer);
         }
@@ -277,23 +282,13 @@ impl<'a> Simulation<'a> {
                 self.pass_on(at, event, observer);
             }
         }
-        let before = self.engine.state().decisions;
         for _ in 0..ROUNDS_MAX {
-            let decisions = self.engine.stats().decisions;
-            let actions = self.engine.step(at, &mut self.pipeline);
+            let actions = self.step(at);
             self.collect();
             if actions.is_empty() {
                 break;
             }
-            let decided = self.engine.stats().decisions > decisions;
-            let delay = if decided { self.thinking_time() } else { Span::ZERO };
-            if delay > Span::ZERO {
-                let batch = self.delayed.len() as u32;
-                self.delayed.push(actions);
-                self.world.queue.push(at + delay, Future::Act { batch });
-            } else {
-                self.obey(at, actions, observer);
-            }
+            self.obey(at, actions, observer);
         }
         if self.engine.state().decisions > before {
             self.world.begin_round(at);
@@ -339,9 +334,9 @@ impl<'a> Simulation<'a> {
 
     fn come(&mut self, at: Time, future: Future, observer: &mut dyn Observer) {
         match future {
-            Future::Act { batch } => {
-                let actions = std::mem::take(&mut self.delayed[batch as usize]);
-                self.obey(at, actions, observer);
+            Future::Conclude => {
+                let (request, outcome) = self.thinking.take().expect("asked before");
+                self.engine.conclude(at, &request, outcome);
             }
             Future::Injected { index } => {
                 let event = self.options.injected[index as usize].1.clone();
@@ -414,6 +409,20 @@ impl<'a> Simulation<'a> {
             observer.released(at, job);
         }
         self.engine.apply(at, event);
+    }
+
+    /// A step of the engine. A policy that takes its time is asked now and concludes later, as a live one does.
+    fn step(&mut self, at: Time) -> Vec<Action> {
+        let delay = self.thinking_time();
+        if delay == Span::ZERO {
+            return self.engine.step(at, &mut self.pipeline);
+        }
+        if let Some(request) = self.engine.request(at, self.pipeline.usage_half_life) {
+            let outcome = request.think(&mut self.pipeline);
+            self.thinking = Some((request, outcome));
+            self.world.queue.push(at + delay, Future::Conclude);
+        }
+        self.engine.tick(at)
     }
 
     fn thinking_time(&self) -> Span {

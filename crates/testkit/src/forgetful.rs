@@ -26,4 +26,8 @@ impl Policy for Forgetful {
         }
         self.inner.allocate(view, offer, cx)
     }
+
+    fn forget(&mut self) {
+        self.inner.forget();
+    }
 }

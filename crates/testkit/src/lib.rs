@@ -6,6 +6,7 @@
 //! - [`calibration`]: a trace replayed with forecasts along the way.
 //! - [`forgetful`]: wraps a policy so that it loses its memory now and then.
 //! - [`gavel`]: recorded runs of Gavel's own simulator.
+//! - [`hosts`]: the host that waits and the one that goes on, compared; policies in trouble.
 //! - [`host`]: an engine whose events a test says one by one.
 //! - [`places`]: where the repository is, and what lies beside it.
 //! - [`say!`]: prints past the capture of the test harness.
@@ -28,6 +29,7 @@ pub mod dice;
 pub mod forgetful;
 pub mod gavel;
 pub mod host;
+pub mod hosts;
 pub mod machine;
 pub mod places;
 pub mod scenario;

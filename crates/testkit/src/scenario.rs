@@ -40,7 +40,7 @@ fn run_one(scenario: &Scenario, policy: &scenario::Choice) -> Result<(Outcome, R
     let mut selection = Selection {
         policy: choice(policy)?,
         place: scenario.place.as_ref().map(choice).transpose()?,
-        admit: scenario.admit.as_ref().map(choice).transpose()?,
+        admit: scenario.admit.iter().map(choice).collect::<Result<_, _>>()?,
         tune: scenario.tune.iter().map(choice).collect::<Result<_>>()?,
     };
     selection.wish(semantics.wishes().iter().copied());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use trainyard_engine::Trigger;
 use trainyard_framework::Pipeline;
 use trainyard_policies::compose::{Choice, Selection};
-use trainyard_policies::registry::{GATES, PLACERS, POLICIES};
+use trainyard_policies::registry::{ADMISSION_CONTROLS, PLACERS, POLICIES};
 use trainyard_profile::Catalog;
 use trainyard_sim::{FailureModel, Options, Outcome, Quiet, Semantics, simulate};
 use trainyard_testkit::forgetful::Forgetful;
@@ -24,11 +24,9 @@ fn selections() -> Vec<(String, Selection)> {
             all.push((format!("{policy} with {}", place.name), selection));
         }
     }
-    for gate in GATES {
-        let selection =
-            Selection { admit: Some(Choice::named(gate.name)), ..Selection::policy("las") };
-        all.push((format!("las behind {}", gate.name), selection));
-    }
+    // A control may turn jobs away: see the tests of admission.
+    let admit = vec![Choice::named("load"), Choice::named("quota")];
+    all.push(("las behind controls".to_owned(), Selection { admit, ..Selection::policy("las") }));
     all
 }
 
@@ -160,7 +158,7 @@ fn every_entry_documents_exactly_the_settings_it_has() {
     for entry in PLACERS {
         check(entry.name, entry.settings, &(entry.defaults)());
     }
-    for entry in GATES {
+    for entry in ADMISSION_CONTROLS {
         check(entry.name, entry.settings, &(entry.defaults)());
     }
 }

@@ -1,6 +1,7 @@
 //! What the engine promises, whatever the policy.
 
 use std::sync::Arc;
+use trainyard_engine::{DecisionRequest, PolicyOutcome};
 use trainyard_framework::{Cx, Needs, Offer, Pipeline, Policy, PolicyError, View, wanted};
 use trainyard_policies::compose::Selection;
 use trainyard_policies::place::FewestNodes;
@@ -405,6 +406,13 @@ fn several_members_of_one_grant_share_its_gpus() {
     assert_eq!(placement(&host, 0), placement(&host, 1));
 }
 
+/// A request to a policy that thinks elsewhere, at this moment.
+fn ask_again(host: &mut Host) -> DecisionRequest {
+    host.engine.reset_failures();
+    let now = host.engine.state().now;
+    host.engine.request(now, Span::secs(86_400)).expect("it was said that it must be asked")
+}
+
 #[test]
 fn a_decision_taken_on_a_snapshot_is_checked_against_what_happened_since() {
     let mut host = host("fifo");
@@ -413,29 +421,20 @@ fn a_decision_taken_on_a_snapshot_is_checked_against_what_happened_since() {
     host.submit(1, job(1, 4));
     host.submit(1, job(2, 4));
     // Both jobs wait; a slow policy thinks on a snapshot in which the first job is about to go.
-    let mut snapshot = host.engine.snapshot();
-    snapshot.free.give(
-        &snapshot.state.live(JobId(0)).expect("live").state.planned.clone().expect("planned"),
-    );
-    let mut pipeline = Selection::policy("fifo").build().expect("defaults build");
-    let mut cx = Cx::new(1, snapshot.state.decisions, 1_000_000);
-    let beliefs = trainyard_testkit::host::Plain;
-    let thought = trainyard_engine::think(
-        snapshot.now,
-        &snapshot.state,
-        &mut snapshot.free.clone(),
-        &beliefs,
-        (&mut pipeline, &mut cx),
-    );
-    let trainyard_engine::Thought::Decided(decision) = thought else { panic!("fifo decides") };
+    let mut request = ask_again(&mut host);
+    let planned = &request.snapshot.state.live(JobId(0)).expect("live").state.planned;
+    let planned = planned.clone().expect("planned");
+    request.snapshot.free.give(&planned);
+    let outcome = request.think(&mut Selection::policy("fifo").build().expect("defaults build"));
+    let PolicyOutcome::Decided(decision) = &outcome else { panic!("fifo decides") };
     assert_eq!(decision.changes.len(), 2);
     // Meanwhile job 1 was cancelled, and job 0 did not go: neither change is possible any more.
     host.obeys = false;
     host.at(2, Event::Cancelled(JobId(1)));
     let now = host.engine.state().now;
-    host.engine.adopt(now, decision, &snapshot);
+    host.engine.conclude(now, &request, outcome);
     host.engine.assert_invariants();
-    assert_eq!(host.engine.stats().faults, 2);
+    assert_eq!((host.engine.stats().overtaken, host.engine.stats().faults), (2, 0));
     assert!(host.runs(0) && !host.runs(2));
 }
 
@@ -477,16 +476,15 @@ fn an_elastic_job_that_asks_for_too_much_gets_the_most_there_is() {
 fn a_decision_that_takes_for_nobody_is_not_followed() {
     let mut host = host("fifo");
     host.submit(0, job(0, 4));
-    let snapshot = host.engine.snapshot();
     let take = trainyard_types::Change { job: JobId(0), to: None };
     let mut decision = trainyard_types::Decision { changes: vec![take], ..Default::default() };
-    let now = host.engine.state().now;
-    host.engine.adopt(now, decision.clone(), &snapshot);
+    let request = ask_again(&mut host);
+    host.engine.conclude(Time::ZERO, &request, PolicyOutcome::Decided(decision.clone()));
     host.until(1);
     assert!(host.runs(0), "nobody got its GPUs");
     decision.idle = true;
-    let now = host.engine.state().now;
-    host.engine.adopt(now, decision, &snapshot);
+    let request = ask_again(&mut host);
+    host.engine.conclude(Time::ZERO, &request, PolicyOutcome::Decided(decision));
     host.obeys = false;
     assert!(matches!(host.until(2)[..], [Action::Stop { why: Why::Preempted, .. }]));
 }

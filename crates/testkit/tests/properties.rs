@@ -10,6 +10,7 @@ use trainyard_policies::compose::{Choice, Selection};
 use trainyard_policies::registry::{PLACERS, POLICIES};
 use trainyard_profile::{Catalog, CostModel};
 use trainyard_sim::{Observer, Options, Quiet, simulate};
+use trainyard_testkit::hosts::{BothHosts, Trouble, troubled};
 use trainyard_types::{
     Allowed, Cluster, Event, GpuAt, GpuType, Job, JobId, NodeId, Span, Tenant, TenantId, Tenants,
     Time, Window, WindowId, Work,
@@ -267,5 +268,20 @@ proptest! {
         prop_assume!(without.unfinished.is_empty());
         case.options.injected.extend(windows.into_iter().map(|seeds| window(&cluster, seeds)));
         holds(case)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, rng_seed: RngSeed::Fixed(24), ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_host_that_waits_and_one_that_goes_on_decide_alike(
+        (case, trouble) in (any_case(), prop::sample::select(Trouble::ALL.to_vec()))
+    ) {
+        let build = || troubled(case.selection.build().expect("settings build"), trouble, 3);
+        let cluster = Arc::new(case.cluster.clone());
+        let pipeline = case.selection.build().expect("settings build");
+        let mut hosts = BothHosts::new(&build, 7);
+        simulate(&case.workload, &cluster, pipeline, &case.options, &mut hosts);
     }
 }

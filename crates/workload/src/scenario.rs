@@ -50,7 +50,7 @@ pub struct Scenario {
     /// The placer.
     pub place: Option<Choice>,
     /// The admission.
-    pub admit: Option<Choice>,
+    pub admit: Vec<Choice>,
     /// The tuner.
     pub tune: Option<Choice>,
     /// The name of a preset of semantics.
@@ -161,7 +161,7 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
         workload,
         policies: Vec::new(),
         place: None,
-        admit: None,
+        admit: Vec::new(),
         tune: None,
         semantics: None,
         costs: CostModel::Free,
@@ -293,7 +293,7 @@ fn read_line(line: &Line<'_>, scenario: &mut Scenario) -> Result<(), InputError>
     match line.word {
         "policy" => scenario.policies.push(chosen()?),
         "place" => once(&mut scenario.place)?,
-        "admit" => once(&mut scenario.admit)?,
+        "admit" => scenario.admit.push(chosen()?),
         "tune" => once(&mut scenario.tune)?,
         "semantics" => scenario.semantics = Some(chosen()?.name),
         "costs" => {

@@ -46,7 +46,7 @@ fn every_line_is_understood() {
         line,
     };
     assert_eq!(scenario.policies, [choice("las", "thresholds=[1h]", 8), choice("fifo", "", 9)]);
-    assert_eq!(scenario.admit, Some(choice("load", "1.2", 11)));
+    assert_eq!(scenario.admit, [choice("load", "1.2", 11)]);
     assert_eq!(scenario.costs, CostModel::Flat { save: Span::secs(5), start: Span::secs(25) });
     let gpu = Broken::Gpu(GpuAt { node: NodeId(0), gpu: 3 });
     assert_eq!(

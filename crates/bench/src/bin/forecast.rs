@@ -90,7 +90,7 @@ fn eta(engine: &Engine, policy: &str) -> Result<Foreseen> {
 fn whatif(engine: &Engine, policy: &str, running: &str) -> Result<u64> {
     let mut fork = engine.fork(engine.state().now);
     if policy != running {
-        fork.forgive_policy();
+        fork.reset_failures();
     }
     let sizes = Sizes::new(&fork, &Lengths::default().sorted());
     let ideal = ideal_spans(&fork, &sizes);

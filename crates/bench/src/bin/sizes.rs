@@ -7,8 +7,8 @@ use anyhow::{Result, bail, ensure};
 use clap::Parser;
 use std::sync::Arc;
 use trainyard_bench::{Flags, Least, least, mark};
-use trainyard_engine::{Engine, Thought, think};
-use trainyard_framework::{Cx, Snapshot};
+use trainyard_engine::{DecisionRequest, Engine, PolicyOutcome};
+use trainyard_framework::Snapshot;
 use trainyard_policies::compose::Selection;
 use trainyard_profile::Catalog;
 use trainyard_sim::{Observer, Options, simulate};
@@ -85,11 +85,9 @@ fn crowded(policy: &str) -> Result<Snapshot> {
 /// One decision about all of them by a policy that remembers nothing; what it changes.
 fn decide(moment: &Snapshot, policy: &str) -> Result<usize> {
     let mut pipeline = Selection::policy(policy).build()?;
-    let mut cx = Cx::new(1, moment.state.decisions, u64::MAX);
-    let mut free = moment.free.clone();
-    let (state, beliefs) = (&moment.state, moment.beliefs.as_ref());
-    let thought = think(moment.now, state, &mut free, beliefs, (&mut pipeline, &mut cx));
-    let Thought::Decided(decision) = thought else { bail!("{policy} did not decide") };
+    let request = DecisionRequest { snapshot: moment.clone(), seed: 1, work_max: u64::MAX };
+    let outcome = request.think(&mut pipeline);
+    let PolicyOutcome::Decided(decision) = outcome else { bail!("{policy} did not decide") };
     ensure!(decision.faults.is_empty(), "{policy}: {:?}", decision.faults);
     Ok(decision.changes.len())
 }

@@ -433,9 +433,9 @@ pub struct PolicyArgs {
     /// Another placer than the policy's own.
     #[arg(long, value_name = "NAME", requires = "policy")]
     pub place: Option<String>,
-    /// A gate for new jobs.
+    /// Admission control for new jobs (repeatable).
     #[arg(long, value_name = "NAME", requires = "policy")]
-    pub admit: Option<String>,
+    pub admit: Vec<String>,
     #[command(flatten)]
     pub asking: Asking,
 }
@@ -488,9 +488,9 @@ pub struct TryArgs {
     /// Another placer than the policy's own.
     #[arg(long, value_name = "NAME", requires = "policy")]
     pub place: Option<String>,
-    /// A gate for new jobs.
+    /// Admission control for new jobs (repeatable).
     #[arg(long, value_name = "NAME", requires = "policy")]
-    pub admit: Option<String>,
+    pub admit: Vec<String>,
     #[command(flatten)]
     pub asking: Asking,
 }

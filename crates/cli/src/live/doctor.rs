@@ -1,8 +1,8 @@
 //! `doctor`: an installation looked at from outside.
 
 use super::host_args::DoctorArgs;
-use super::maker;
 use super::places::Places;
+use super::policy_factory;
 use super::show::versioned;
 use super::slurm;
 use crate::failure::Failure;
@@ -230,8 +230,8 @@ fn policy(args: &DoctorArgs, places: &Places) -> Check {
     let reader = places.store.exists().then(|| Reader::open(&places.store).ok()).flatten();
     let kept = reader.and_then(|reader| reader.meta("policy").ok().flatten());
     let kept = kept.and_then(|text| serde_json::from_str::<String>(&text).ok());
-    let label = args.policy.clone().or(kept).unwrap_or_else(|| maker::FIRST.to_owned());
-    match maker::build(&label) {
+    let label = args.policy.clone().or(kept).unwrap_or_else(|| policy_factory::FIRST.to_owned());
+    match policy_factory::build(&label) {
         Ok(_) => check("policy", Verdict::Good, format!("`{label}` can be built")),
         Err(failure) => check("policy", Verdict::Bad, failure.message()),
     }

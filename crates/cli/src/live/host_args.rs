@@ -31,9 +31,9 @@ pub struct ServeArgs {
     /// Another placer than the policy's own.
     #[arg(long, value_name = "NAME", requires = "policy")]
     pub place: Option<String>,
-    /// A gate for new jobs.
+    /// Admission control for new jobs (repeatable).
     #[arg(long, value_name = "NAME", requires = "policy")]
-    pub admit: Option<String>,
+    pub admit: Vec<String>,
     /// Where to listen (repeatable): unix:PATH or ADDRESS:PORT [default: the socket where commands look].
     #[arg(long, value_name = "WHERE")]
     pub listen: Vec<String>,

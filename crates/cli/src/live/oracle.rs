@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use trainyard_api::forecast::WhatIfRow;
 use trainyard_daemon::forecaster::{Around, Ended, Eta, Forecaster, Foresight, GoesOn};
-use trainyard_daemon::thinker::Maker;
+use trainyard_daemon::policy_worker::PolicyFactory;
 use trainyard_engine::Engine;
 use trainyard_forecast::ledger::estimates;
 use trainyard_forecast::lengths::Sorted;
@@ -17,15 +17,15 @@ use trainyard_types::{JobId, Span, Time};
 
 /// Looks into the future with the simulator, and learns how far it was off.
 pub struct Oracle {
-    maker: Maker,
+    factory: PolicyFactory,
     ledger: Arc<Mutex<Ledger>>,
 }
 
 impl Oracle {
     /// With what was learnt before, if that can be read; what cannot is learnt again.
-    pub fn new(maker: Maker, kept: Option<&str>) -> Oracle {
+    pub fn new(factory: PolicyFactory, kept: Option<&str>) -> Oracle {
         let ledger = kept.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        Oracle { maker, ledger: Arc::new(Mutex::new(ledger)) }
+        Oracle { factory, ledger: Arc::new(Mutex::new(ledger)) }
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -37,7 +37,7 @@ impl Oracle {
     }
 
     fn build(&self, policy: &str) -> Result<Pipeline, String> {
-        (self.maker)(policy).map_err(|why| format!("`{policy}` cannot be built: {why}"))
+        (self.factory)(policy).map_err(|why| format!("`{policy}` cannot be built: {why}"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `replay`: the decisions of a flight record, taken again.
 
 use super::host_args::ReplayArgs;
-use super::maker;
+use super::policy_factory;
 use super::show::versioned;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -23,7 +23,7 @@ pub fn run(args: &ReplayArgs, output: &Output) -> Result<(), Failure> {
         let line = line.map_err(|error| problem(error.to_string()))?;
         serde_json::from_str::<Line>(&line).map_err(|fault| problem(fault.to_string()))
     });
-    let build = |label: &str| maker::build(label).map_err(|failure| failure.message());
+    let build = |label: &str| policy_factory::build(label).map_err(|failure| failure.message());
     let believe = |cluster: &Cluster, learnt: Option<&str>| -> Arc<dyn Beliefs> {
         beliefs(&catalog, cluster, learnt)
     };

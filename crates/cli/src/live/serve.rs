@@ -3,7 +3,8 @@
 use super::host_args::{HealthArgs, LogForm, ServeArgs};
 use super::oracle::Oracle;
 use super::places::Places;
-use super::{machine, maker, slurm};
+use super::policy_factory::{self, policy_factory};
+use super::{machine, slurm};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::{files, given, options};
@@ -53,7 +54,7 @@ pub fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     let store = Store::open(&places.store).map_err(operation)?;
     let (mut core, tenants) = core_options(args, &store, &machine)?;
     let kept = store.reader().and_then(|reader| reader.meta("forecasts")).map_err(operation)?;
-    let oracle = Arc::new(Oracle::new(maker::maker(), kept.as_deref()));
+    let oracle = Arc::new(Oracle::new(policy_factory(), kept.as_deref()));
     let queue = mpsc::channel();
     let (backend, runs_as_users): (Box<dyn Backend>, bool) = match slurm {
         Some(found) => {
@@ -73,7 +74,7 @@ pub fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     let host = HostOptions {
         core,
         tenants,
-        maker: maker::maker(),
+        factory: policy_factory(),
         decision_limit: Duration::from_micros(
             options::span("--decision-limit", &args.decision_limit)?.0,
         ),
@@ -85,8 +86,8 @@ pub fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     let policy = host.core.policy.clone();
     let host = Host::start(host, store, backend, queue, Arc::clone(&metrics));
     let host = host.map_err(operation)?;
-    let front = Front::new(&host, maker::maker(), places.store.clone(), places.run.clone());
-    let front = front.with_forecasts(oracle);
+    let (store, run) = (places.store.clone(), places.run.clone());
+    let front = Front::new(&host, policy_factory(), store, run).with_forecasts(oracle);
     let http = listen.options(args, metrics, !runs_as_users);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(operation)?;
@@ -184,8 +185,8 @@ fn core_options(
         let (place, admit) = (args.place.clone(), args.admit.clone());
         label(&PolicyRequest { policy: policy.clone(), place, admit })
     });
-    let policy = asked.or(kept).unwrap_or_else(|| maker::FIRST.to_owned());
-    let half_life = maker::build(&policy)?.usage_half_life;
+    let policy = asked.or(kept).unwrap_or_else(|| policy_factory::FIRST.to_owned());
+    let half_life = policy_factory::build(&policy)?.usage_half_life;
     let (tenants, members) = match &args.tenants {
         None => (Tenants::default(), BTreeMap::new()),
         Some(path) => {

@@ -17,7 +17,7 @@ use trainyard_daemon::desk::{Desk, JobFilter};
 use trainyard_daemon::front::Front;
 use trainyard_daemon::host::{Host, HostOptions, Message, Running};
 use trainyard_daemon::metrics::Metrics;
-use trainyard_daemon::thinker::Maker;
+use trainyard_daemon::policy_worker::PolicyFactory;
 use trainyard_daemon::{Caller, Role};
 use trainyard_engine::Setup;
 use trainyard_framework::RawSettings;
@@ -152,7 +152,7 @@ fn spec(gpus: u32, evidence: &Path) -> JobSpec {
 }
 
 fn daemon(place: &Path, policy: &str, yard: Yard) -> (Running, Front) {
-    let maker: Maker = Arc::new(|label: &str| {
+    let factory: PolicyFactory = Arc::new(|label: &str| {
         let (name, settings) = label.split_once(':').unwrap_or((label, ""));
         let mut selection = Selection::policy(name);
         let pairs = settings.split(',').filter(|pair| !pair.is_empty());
@@ -185,7 +185,7 @@ fn daemon(place: &Path, policy: &str, yard: Yard) -> (Running, Front) {
     let options = HostOptions {
         core,
         tenants: Tenants::default(),
-        maker: Arc::clone(&maker),
+        factory: Arc::clone(&factory),
         // On a busy machine a policy must not be taken for one that hangs.
         decision_limit: Duration::from_secs(30),
         flight: place.join("flight"),
@@ -195,7 +195,7 @@ fn daemon(place: &Path, policy: &str, yard: Yard) -> (Running, Front) {
     let store = Store::open(&path).expect("a new store");
     let metrics = Arc::new(Metrics::new());
     let host = Host::start(options, store, backend, queue, metrics).expect("a daemon");
-    let front = Front::new(&host, maker, path, run_dir);
+    let front = Front::new(&host, factory, path, run_dir);
     (host, front)
 }
 

@@ -83,11 +83,8 @@ impl Core {
         let usage: Vec<Usage> = meta.read("usage")?.unwrap_or_default();
         let drained: BTreeMap<String, String> = meta.read("drained")?.unwrap_or_default();
         let charts = meta.read("gpus")?.unwrap_or_default();
-        let mut windows: KeptWindows = meta.read("windows")?.unwrap_or_default();
-        windows.all.retain(|_, kept| kept.window.until * 1e6 > wall as f64);
-        // A policy that was chosen by hand at the start ends a trial.
-        let trial: Option<Trial> = meta.read::<Option<Trial>>("trial")?.flatten();
-        let trial = trial.filter(|trial| trial.policy == options.policy);
+        let windows = meta.windows(wall)?;
+        let trial = meta.trial(&options.policy)?;
         let tenant_ids: HashMap<_, _> =
             tenants.iter().map(|(id, tenant)| (tenant.name.clone(), id)).collect();
         let numbered: Vec<String> = meta.read("kin")?.unwrap_or_default();
@@ -116,7 +113,7 @@ impl Core {
             tokens: tokens.into_iter().map(|token| token.name).collect(),
             trial,
             lately: super::trial::Lately::default(),
-            question: None,
+            request: None,
             kept_at: at,
             is_unkept: false,
             added: BTreeMap::new(),
@@ -149,7 +146,7 @@ impl Core {
         Ok((core, turn))
     }
 
-    /// The first line of a flight record: the engine as it is now. Only of use while no question is out.
+    /// The first line of a flight record: the engine as it is now. Only of use while no request is out.
     pub fn base(&self) -> Line {
         let state = self.engine.state();
         let jobs: Vec<(Arc<Job>, Kept)> = (self.records.keys())
@@ -354,5 +351,18 @@ impl Meta<'_> {
             problem: fault.to_string(),
         })?;
         Ok(Some(value))
+    }
+
+    /// Windows that are not over.
+    fn windows(&self, wall: i64) -> Result<KeptWindows, StartError> {
+        let mut windows: KeptWindows = self.read("windows")?.unwrap_or_default();
+        windows.all.retain(|_, kept| kept.window.until * 1e6 > wall as f64);
+        Ok(windows)
+    }
+
+    /// The trial that goes on. A policy that was chosen by hand at the start ends it.
+    fn trial(&self, policy: &str) -> Result<Option<Trial>, StartError> {
+        let trial: Option<Trial> = self.read::<Option<Trial>>("trial")?.flatten();
+        Ok(trial.filter(|trial| trial.policy == policy))
     }
 }

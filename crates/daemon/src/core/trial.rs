@@ -1,7 +1,7 @@
 //! A policy on trial: it goes by itself when its time is over or a measure worsens, also after a restart.
 //!
 //! What is kept is the policy to go back to, the moment, and what was measured so far. The change back is made while
-//! no question is out, for an answer belongs to whoever was asked.
+//! no request is out, for an answer belongs to whoever was asked.
 
 use super::{Core, Said};
 use crate::access::{self, Caller, Right};
@@ -219,9 +219,9 @@ impl Core {
         }
     }
 
-    /// Goes back to the policy before, if the trial is over and no question is out.
+    /// Goes back to the policy before, if the trial is over and no request is out.
     pub(super) fn settle_trial(&mut self) {
-        if self.question.is_some() {
+        if self.request.is_some() {
             return;
         }
         let Some(trial) = self.trial.take() else { return };
@@ -250,7 +250,7 @@ impl Core {
         self.turn.lines.push(Line::Policy { at, policy: label.clone(), half_life });
         self.options.policy = label;
         self.options.half_life = half_life;
-        self.engine.forgive_policy();
+        self.engine.reset_failures();
     }
 
     /// Something was measured.

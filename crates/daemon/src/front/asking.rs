@@ -22,10 +22,10 @@ const TRIES: usize = 4;
 /// The text that names a policy with all that is put around it.
 pub fn label(request: &PolicyRequest) -> String {
     let mut label = request.policy.trim().to_owned();
-    for (stage, choice) in [("place", &request.place), ("admit", &request.admit)] {
-        if let Some(choice) = choice {
-            label.push_str(&format!(" {stage}={}", choice.trim()));
-        }
+    let place = request.place.iter().map(|choice| ("place", choice));
+    let admit = request.admit.iter().map(|choice| ("admit", choice));
+    for (stage, choice) in place.chain(admit) {
+        label.push_str(&format!(" {stage}={}", choice.trim()));
     }
     label
 }
@@ -175,8 +175,8 @@ impl Front {
     ) -> Result<(), Problem> {
         let label = label(request);
         for _ in 0..TRIES {
-            let (maker, text) = (Arc::clone(&self.0.maker), label.clone());
-            let built = tokio::task::spawn_blocking(move || maker(&text)).await;
+            let (factory, text) = (Arc::clone(&self.0.factory), label.clone());
+            let built = tokio::task::spawn_blocking(move || factory(&text)).await;
             let pipeline = built.map_err(|_| lost())?;
             let pipeline = pipeline.map_err(|why| Problem::field(Code::BadInput, "policy", why))?;
             let half_life = pipeline.usage_half_life;

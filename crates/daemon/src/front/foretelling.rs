@@ -151,7 +151,7 @@ impl Front {
             let (label, mut fork) = (label.clone(), fork.fork(seen.snapshot.now));
             let runs_now = label == seen.policy;
             if !runs_now {
-                fork.forgive_policy();
+                fork.reset_failures();
             }
             async move {
                 let _room = foreteller.runs.acquire().await;
@@ -191,7 +191,7 @@ impl Front {
         let mut labels = vec![running.to_owned()];
         for label in request.policies.iter().map(|label| label.trim().to_owned()) {
             if !labels.contains(&label) {
-                (self.0.maker)(&label).map_err(wrong)?;
+                (self.0.factory)(&label).map_err(wrong)?;
                 labels.push(label);
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use trainyard_api::answer::{PlanAnswer, PlanRow, SubmitRequest};
 use trainyard_api::{Code, Problem};
-use trainyard_engine::{Question, Thought};
+use trainyard_engine::{DecisionRequest, PolicyOutcome};
 use trainyard_framework::{Live, Snapshot, State, Usage};
 use trainyard_types::{Decision, Job, JobId, JobState, Phase, Reason, TenantId, Verdict};
 
@@ -25,11 +25,11 @@ impl Front {
         let names: Vec<String> = request.jobs.iter().map(|job| job.name.clone()).collect();
         self.say(Message::Draft { caller, request, ends, reply })?;
         let drafted = drafted.await.map_err(|_| super::ending())??;
-        let maker = Arc::clone(&self.0.maker);
+        let factory = Arc::clone(&self.0.factory);
         let planned = tokio::task::spawn_blocking(move || {
             let label = drafted.1.policy.clone();
-            let mut pipeline = maker(&label).map_err(|why| Problem::new(Code::Internal, why))?;
-            Ok(plan(drafted, &names, |question| question.think(&mut pipeline)))
+            let mut pipeline = factory(&label).map_err(|why| Problem::new(Code::Internal, why))?;
+            Ok(plan(drafted, &names, |request| request.think(&mut pipeline)))
         });
         planned.await.map_err(|_| lost())?
     }
@@ -38,20 +38,20 @@ impl Front {
 fn plan(
     (jobs, seen): Drafted,
     names: &[String],
-    think: impl FnOnce(&Question) -> Thought,
+    think: impl FnOnce(&DecisionRequest) -> PolicyOutcome,
 ) -> PlanAnswer {
-    let question = question(&jobs, &seen);
-    let thought = think(&question);
-    let state = &question.snapshot.state;
-    let (decision, basis) = match thought {
-        Thought::Decided(decision) => {
+    let request = request(&jobs, &seen);
+    let outcome = think(&request);
+    let state = &request.snapshot.state;
+    let (decision, basis) = match outcome {
+        PolicyOutcome::Decided(decision) => {
             let basis = format!("one decision of `{}` on the queue as it is now", seen.policy);
             (decision, basis)
         }
-        Thought::Failed(error) => {
+        PolicyOutcome::Failed(error) => {
             (Decision::default(), format!("the policy could not decide: {error}"))
         }
-        Thought::Panicked | Thought::Stuck => {
+        PolicyOutcome::Panicked | PolicyOutcome::Stuck => {
             (Decision::default(), "the policy gave no answer".to_owned())
         }
     };
@@ -133,7 +133,7 @@ fn moved(decision: &Decision, seen: &Seen) -> Vec<JobId> {
 }
 
 /// What the policy would be asked if the jobs were submitted now. Those that may not run yet are left out.
-fn question(jobs: &[(Job, String)], seen: &Seen) -> Question {
+fn request(jobs: &[(Job, String)], seen: &Seen) -> DecisionRequest {
     let mut state = State::clone(&seen.snapshot.state);
     for (job, tenant) in jobs {
         let mut job = job.clone();
@@ -153,7 +153,7 @@ fn question(jobs: &[(Job, String)], seen: &Seen) -> Question {
         free: seen.snapshot.free.clone(),
         beliefs: Arc::clone(&seen.snapshot.beliefs),
     };
-    Question { snapshot, seed: seen.seed, work_max: seen.work_max }
+    DecisionRequest { snapshot, seed: seen.seed, work_max: seen.work_max }
 }
 
 fn tenant_of(state: &mut State, name: &str) -> TenantId {

@@ -5,8 +5,8 @@ use crate::clock::wall_micros;
 use crate::core::{Ask, Said};
 use crate::desk::TokenInfo;
 use crate::metrics::Metrics;
+use crate::policy_worker::Answer;
 use crate::seen::{Health, Seen};
-use crate::thinker::Answer;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -51,8 +51,8 @@ pub enum Message {
     },
     /// The backend says something.
     Report(Report),
-    /// The policy has thought.
-    Thought(Answer),
+    /// The policy has outcome.
+    PolicyOutcome(Answer),
     /// Somebody looks.
     Look(oneshot::Sender<Arc<Seen>>),
     /// Somebody wants to know what a submission would be.

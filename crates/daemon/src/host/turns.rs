@@ -25,7 +25,7 @@ const BATCH_MAX: usize = 4096;
 pub(super) const COMPACT_AFTER: Duration = Duration::from_secs(600);
 /// Between two slices of compaction.
 const SLICE_PAUSE: Duration = Duration::from_millis(50);
-/// A moment that is overdue because a question is out is looked at again after this.
+/// A moment that is overdue because a request is out is looked at again after this.
 const OVERDUE_PAUSE: Duration = Duration::from_millis(20);
 /// How soon a store that failed is tried again, at first and at most.
 const RETRY_FIRST: Duration = Duration::from_millis(250);
@@ -92,10 +92,10 @@ impl Host {
         if let Some(message) = next {
             self.sort(message, &mut batch);
         }
-        if let Some(thought) = self.thinker.give_up(Instant::now()) {
-            batch.inputs.push(Input::Thought(thought));
+        if let Some(outcome) = self.policy_worker.give_up(Instant::now()) {
+            batch.inputs.push(Input::Outcome(outcome));
         }
-        if !self.thinker.is_asked() {
+        if !self.policy_worker.is_asked() {
             for message in std::mem::take(&mut self.put_off) {
                 self.sort(message, &mut batch);
             }
@@ -109,12 +109,12 @@ impl Host {
         if let Some(failing) = &self.failing {
             return next.min(failing.retry_at);
         }
-        if let Some(deadline) = self.thinker.deadline() {
+        if let Some(deadline) = self.policy_worker.deadline() {
             next = next.min(deadline);
         }
         if let Some(due) = self.core.as_ref().and_then(|core| core.due()) {
             let wait = due.since(self.clock.now());
-            let pause = if self.thinker.is_asked() { OVERDUE_PAUSE } else { Duration::ZERO };
+            let pause = if self.policy_worker.is_asked() { OVERDUE_PAUSE } else { Duration::ZERO };
             next = next.min(now + Duration::from_micros(wait.0).max(pause));
         }
         next
@@ -124,7 +124,7 @@ impl Host {
         match message {
             Message::Ask { caller, ask, pipeline, reply } => {
                 let sets_policy = matches!(*ask, Ask::SetPolicy { .. } | Ask::TryPolicy(_));
-                if sets_policy && self.thinker.is_asked() {
+                if sets_policy && self.policy_worker.is_asked() {
                     // The present policy answers first: an answer belongs to whoever was asked.
                     self.put_off.push(Message::Ask { caller, ask, pipeline, reply });
                     return;
@@ -144,16 +144,16 @@ impl Host {
                 self.note(&report);
                 batch.inputs.push(Input::Report(report));
             }
-            Message::Thought(answer) => {
-                if let Some((thought, seconds)) = self.thinker.answered(answer) {
-                    let launches = match &thought {
-                        trainyard_engine::Thought::Decided(decision) => {
+            Message::PolicyOutcome(answer) => {
+                if let Some((outcome, seconds)) = self.policy_worker.answered(answer) {
+                    let launches = match &outcome {
+                        trainyard_engine::PolicyOutcome::Decided(decision) => {
                             decision.changes.iter().filter(|change| change.to.is_some()).count()
                         }
                         _ => 0,
                     };
                     self.shared.metrics.decided(seconds, launches as u64);
-                    batch.inputs.push(Input::Thought(thought));
+                    batch.inputs.push(Input::Outcome(outcome));
                 }
             }
             Message::Look(reply) => batch.lookers.push(reply),
@@ -268,7 +268,7 @@ impl Host {
             if let (Ok(_), Some((label, half_life, pipeline))) = (&said, waiter.policy) {
                 self.options.core.policy.clone_from(&label);
                 self.options.core.half_life = half_life;
-                self.thinker.begin_anew(label, pipeline);
+                self.policy_worker.begin_anew(label, pipeline);
             }
             // Whoever asked may have gone.
             let _ = waiter.reply.send(said.map_err(Refusal::Problem));
@@ -279,7 +279,7 @@ impl Host {
         }
     }
 
-    /// Orders, flight record, question, figures.
+    /// Orders, flight record, request, figures.
     pub(super) fn carry_out(&mut self, turn: Turn) {
         self.count(&turn);
         // What happened to GPUs is on disk.
@@ -299,10 +299,10 @@ impl Host {
         if let Some((label, half_life)) = turn.policy {
             self.options.core.policy.clone_from(&label);
             self.options.core.half_life = half_life;
-            self.thinker.begin_anew(label, None);
+            self.policy_worker.begin_anew(label, None);
         }
-        if let Some(question) = turn.question {
-            self.thinker.ask(question);
+        if let Some(request) = turn.request {
+            self.policy_worker.ask(request);
         }
     }
 
@@ -385,7 +385,7 @@ impl Host {
     /// The turn never was. The core is made anew as soon as the store takes writes again.
     fn fail(&mut self, why: String) {
         self.core = None;
-        self.thinker.begin_anew(self.options.core.policy.clone(), None);
+        self.policy_worker.begin_anew(self.options.core.policy.clone(), None);
         self.failing = Some(Failing { retry_at: Instant::now(), pause: RETRY_FIRST });
         self.say(Some(why));
         self.show_what_is_kept();
@@ -437,10 +437,10 @@ impl Host {
         self.shared.set_health(health);
     }
 
-    /// Whether the flight record needs a new beginning; only possible while no question is out.
+    /// Whether the flight record needs a new beginning; only possible while no request is out.
     fn wants_base(&self) -> bool {
         let broken = self.recorder.trouble().is_some() && self.base_at.elapsed() >= RECORD_RETRY;
-        self.core.is_some() && !self.thinker.is_asked() && (self.recorder.is_full() || broken)
+        self.core.is_some() && !self.policy_worker.is_asked() && (self.recorder.is_full() || broken)
     }
 
     /// Makes the core anew from its own state: a new base for the flight record, a policy without memory.

@@ -15,6 +15,7 @@ const VARIABLES_MAX: usize = 1024;
 const TYPES_MAX: usize = 64;
 const NODES_MAX: usize = 10_000;
 const AFTER_MAX: usize = 1024;
+const CONTROLS_MAX: usize = 16;
 const ARRAY_BYTES_MAX: usize = 1024;
 const SENTENCE_BYTES_MAX: usize = 1024;
 const SETTINGS_BYTES_MAX: usize = 8 << 10;
@@ -82,7 +83,8 @@ pub fn check_window(request: &WindowRequest) -> Result<(), Problem> {
 pub fn check_policy(request: &PolicyRequest) -> Result<(), Problem> {
     length("policy", &request.policy, SETTINGS_BYTES_MAX)?;
     optional("place", &request.place, SETTINGS_BYTES_MAX)?;
-    optional("admit", &request.admit, SETTINGS_BYTES_MAX)
+    count("admit", request.admit.len(), CONTROLS_MAX)?;
+    request.admit.iter().try_for_each(|control| length("admit", control, SETTINGS_BYTES_MAX))
 }
 
 /// A name that is used in addresses and lists: of a token, of its user.

@@ -7,7 +7,7 @@ use trainyard_api::{JobSpec, OnHang};
 use trainyard_backend::{Exit, LaunchOrder};
 use trainyard_daemon::core::{Ask, Core, Input, Order, beliefs};
 use trainyard_daemon::flight::{self, Line, Replayed};
-use trainyard_engine::{Kept, Thought};
+use trainyard_engine::{Kept, PolicyOutcome};
 use trainyard_types::{Attempt, JobId, JobState, Phase, Time};
 
 /// An attempt may be started: it is on disk, new or known, and nothing forbids it.
@@ -235,7 +235,7 @@ fn hangs_follow_their_jobs(disk: &Disk, exits: &BTreeMap<(JobId, Attempt), Exit>
 
 /// The flight record of a life leads to the same decisions again, but for those that no policy took.
 pub fn replays(world: &World, lines: Vec<Line>, nonsense: u64) -> Replayed {
-    let maker = |name: &str| Ok(pipeline(name));
+    let factory = |name: &str| Ok(pipeline(name));
     let options = world.options();
     let believer = |cluster: &trainyard_types::Cluster, learnt: Option<&str>| {
         beliefs(&options.catalog, cluster, learnt)
@@ -246,7 +246,7 @@ pub fn replays(world: &World, lines: Vec<Line>, nonsense: u64) -> Replayed {
     };
     let as_text = world.is_thorough();
     let lines = lines.into_iter().map(|line| Ok(if as_text { through_text(line) } else { line }));
-    let replayed = flight::replay(lines, &maker, &believer).expect("a record can be replayed");
+    let replayed = flight::replay(lines, &factory, &believer).expect("a record can be replayed");
     let first = &replayed.first;
     assert!(replayed.different <= nonsense, "another decision in a replay: {first:?}");
     replayed
@@ -292,10 +292,12 @@ pub fn inputs(inputs: &[Input]) -> String {
             format!("\n       {ticket} {}: {what}", caller.user)
         }
         Input::Report(report) => format!("\n       {report:?}"),
-        Input::Thought(Thought::Decided(decision)) => format!("\n       {:?}", decision.changes),
-        Input::Thought(Thought::Failed(_)) => "\n       the policy fails".to_owned(),
-        Input::Thought(Thought::Panicked) => "\n       the policy panics".to_owned(),
-        Input::Thought(Thought::Stuck) => "\n       the policy is stuck".to_owned(),
+        Input::Outcome(PolicyOutcome::Decided(decision)) => {
+            format!("\n       {:?}", decision.changes)
+        }
+        Input::Outcome(PolicyOutcome::Failed(_)) => "\n       the policy fails".to_owned(),
+        Input::Outcome(PolicyOutcome::Panicked) => "\n       the policy panics".to_owned(),
+        Input::Outcome(PolicyOutcome::Stuck) => "\n       the policy is stuck".to_owned(),
     };
     inputs.iter().map(short).collect()
 }

@@ -11,7 +11,7 @@ use trainyard_daemon::core::{Core, CoreOptions, Input, Opening, Order, Turn};
 use trainyard_daemon::desk::{Act, NodeAct};
 use trainyard_daemon::flight::Line;
 use trainyard_daemon::hang::Rule;
-use trainyard_engine::{Quarantine, Question, Setup, Thought};
+use trainyard_engine::{DecisionRequest, PolicyOutcome, Quarantine, Setup};
 use trainyard_framework::{Pipeline, PolicyError};
 use trainyard_policies::compose::Selection;
 use trainyard_policies::registry::POLICIES;
@@ -52,8 +52,8 @@ pub struct World {
     /// GPUs likewise, with what happened that is not on disk yet.
     gpus: BTreeMap<u8, GpuSeen>,
     pipeline: (String, Pipeline),
-    /// The question that is out, its answer, and when that comes.
-    thinking: Option<(Question, Thought, u64)>,
+    /// The request that is out, its answer, and when that comes.
+    thinking: Option<(DecisionRequest, PolicyOutcome, u64)>,
     /// What waits for the next turn.
     inbox: Vec<Input>,
     lines: Vec<Line>,
@@ -368,8 +368,8 @@ impl World {
 
     fn think_to_the_end(&mut self) {
         if self.thinking.as_ref().is_some_and(|(_, _, at)| *at <= self.now) {
-            let (_, thought, _) = self.thinking.take().expect("just seen");
-            self.inbox.push(Input::Thought(thought));
+            let (_, outcome, _) = self.thinking.take().expect("just seen");
+            self.inbox.push(Input::Outcome(outcome));
         }
     }
 
@@ -387,7 +387,7 @@ impl World {
     /// Deals with a turn as a daemon does, as far as it gets. Whether the core lives on.
     fn carry_out(&mut self, turn: Turn) -> bool {
         self.seen.turns += 1;
-        let Turn { writes, replies, orders, lines, question, hung, .. } = turn;
+        let Turn { writes, replies, orders, lines, request, hung, .. } = turn;
         self.seen.hung += hung;
         self.lines.extend(lines);
         let (mut answers, mut done) = (replies.len(), orders.len());
@@ -425,7 +425,7 @@ impl World {
             return self.die("after the commit");
         }
         promises::kept(self.core.as_ref().expect("alive"), &self.disk);
-        self.ask_policy(question);
+        self.ask_policy(request);
         true
     }
 
@@ -468,29 +468,29 @@ impl World {
     }
 
     /// Asks the policy in force; a new one is in force as soon as it is on disk.
-    fn ask_policy(&mut self, question: Option<Question>) {
+    fn ask_policy(&mut self, request: Option<DecisionRequest>) {
         let label = self.policy_on_disk();
         if label != self.pipeline.0 {
             self.pipeline = (label.clone(), pipeline(&label));
         }
-        let Some(question) = question else { return };
-        assert!(self.thinking.is_none(), "a second question while the first is out");
+        let Some(request) = request else { return };
+        assert!(self.thinking.is_none(), "a second request while the first is out");
         let later = self.now + self.dice.below(if self.calm { 1 } else { 2 * SECOND });
-        let thought = match self.dice.below(1000) {
-            0..30 if !self.calm => Thought::Failed(PolicyError::Infeasible),
+        let outcome = match self.dice.below(1000) {
+            0..30 if !self.calm => PolicyOutcome::Failed(PolicyError::Infeasible),
             fault @ 30..60 if !self.calm => {
                 // Whoever panics or is cut off loses what it remembered.
                 self.pipeline.1 = pipeline(&self.pipeline.0);
-                if fault < 45 { Thought::Panicked } else { Thought::Stuck }
+                if fault < 45 { PolicyOutcome::Panicked } else { PolicyOutcome::Stuck }
             }
             60..80 if !self.calm => {
                 // It thinks as it should, so that its memory is what it is in a replay, and says something else.
-                let _ = question.think(&mut self.pipeline.1);
-                Thought::Decided(self.nonsense())
+                let _ = request.think(&mut self.pipeline.1);
+                PolicyOutcome::Decided(self.nonsense())
             }
-            _ => question.think(&mut self.pipeline.1),
+            _ => request.think(&mut self.pipeline.1),
         };
-        self.thinking = Some((question, thought, later));
+        self.thinking = Some((request, outcome, later));
     }
 
     /// Grants out of the blue: to jobs that are over, held or unknown, on GPUs that are in use or not there.
@@ -644,8 +644,8 @@ impl World {
         if self.inbox.is_empty() {
             let due = self.core.as_ref().and_then(Core::due);
             let due = due.map(|due| self.now.max((due.0 as i64 - self.shift.0) as u64));
-            let thought = self.thinking.as_ref().map(|(_, _, at)| *at);
-            let next = [due, thought, self.machine.next()].into_iter().flatten().min();
+            let outcome = self.thinking.as_ref().map(|(_, _, at)| *at);
+            let next = [due, outcome, self.machine.next()].into_iter().flatten().min();
             assert!(
                 next.is_some() || until < u64::MAX,
                 "nothing will ever happen: {}",

@@ -106,11 +106,11 @@ impl Yard {
     fn decide(&mut self) -> Result<Duration> {
         let begun = Instant::now();
         let mut actions = self.engine.tick(self.now);
-        let question = self.engine.question(self.now, self.pipeline.usage_half_life);
-        let question = question.context("something changed, so the policy is asked")?;
-        let thought = question.think(&mut self.pipeline);
-        self.engine.conclude(self.now, &question, thought);
-        drop(question);
+        let request = self.engine.request(self.now, self.pipeline.usage_half_life);
+        let request = request.context("something changed, so the policy is asked")?;
+        let outcome = request.think(&mut self.pipeline);
+        self.engine.conclude(self.now, &request, outcome);
+        drop(request);
         actions.extend(self.engine.tick(self.now));
         self.engine.take_touched();
         self.engine.take_over();

@@ -4,7 +4,7 @@ use crate::args::StageArgs;
 use crate::choice;
 use crate::failure::Failure;
 use std::sync::Arc;
-use trainyard_daemon::thinker::Maker;
+use trainyard_daemon::policy_worker::PolicyFactory;
 use trainyard_framework::Pipeline;
 use trainyard_sim::Semantics;
 
@@ -12,13 +12,15 @@ use trainyard_sim::Semantics;
 pub const FIRST: &str = "priority";
 
 /// Makes policies for a daemon.
-pub fn maker() -> Maker {
+pub fn policy_factory() -> PolicyFactory {
     Arc::new(|label: &str| build(label).map_err(|failure| failure.message()))
 }
 
-/// Builds `POLICY`, `POLICY place=PLACER`, `POLICY place=PLACER admit=GATE`.
+/// Builds `POLICY`, `POLICY place=PLACER`, `POLICY place=PLACER admit=CONTROL admit=CONTROL`.
 pub fn build(label: &str) -> Result<Pipeline, Failure> {
-    let (rest, admit) = split(label, " admit=");
+    let mut controls = label.split(" admit=");
+    let rest = controls.next().unwrap_or_default();
+    let admit = controls.map(str::to_owned).collect();
     let (policy, place) = split(rest, " place=");
     let stages = StageArgs { place, admit, tune: Vec::new(), sets: Vec::new() };
     let entrant = choice::entrant_alone(policy, &stages, Semantics::Native)?;
@@ -37,9 +39,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_names_a_policy_with_its_placer_and_gate() {
+    fn a_label_names_a_policy_with_its_placer_and_controls() {
         assert!(build(FIRST).is_ok());
         assert!(build("las:quantum=10m place=best-fit admit=load=1.2").is_ok());
+        assert!(build("las admit=load=1.2 admit=quota").is_ok());
         let refused = build("las place=bestfit").err().map(|failure| failure.message());
         assert!(refused.is_some_and(|text| text.contains("best-fit")));
     }

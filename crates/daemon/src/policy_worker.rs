@@ -1,7 +1,7 @@
 //! The policy on a thread of its own, with a limit on how long it may think.
 //!
 //! A thread cannot be stopped from outside. One that thinks for too long is abandoned: it keeps its pipeline and ends
-//! when its thought does, and a new thread gets a new pipeline. Only so many may be abandoned at once; a policy that
+//! when its outcome does, and a new thread gets a new pipeline. Only so many may be abandoned at once; a policy that
 //! used them up is not built again until another one is chosen.
 
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
-use trainyard_engine::{Question, Thought};
+use trainyard_engine::{DecisionRequest, PolicyOutcome};
 use trainyard_framework::Pipeline;
 
 /// Makes a pipeline from the text that names it.
-pub type Maker = Arc<dyn Fn(&str) -> Result<Pipeline, String> + Send + Sync>;
+pub type PolicyFactory = Arc<dyn Fn(&str) -> Result<Pipeline, String> + Send + Sync>;
 /// Where thoughts go.
 pub type Deliver = Arc<dyn Fn(Answer) + Send + Sync>;
 
@@ -22,29 +22,29 @@ pub const ABANDONED_MAX: usize = 8;
 
 /// What a thinking thread says.
 pub struct Answer {
-    /// Which question it is about.
+    /// Which request it is about.
     pub number: u64,
-    /// The thought.
-    pub thought: Thought,
+    /// The outcome.
+    pub outcome: PolicyOutcome,
     /// How long it took.
     pub seconds: f64,
 }
 
 /// A thread that thinks.
 struct Worker {
-    questions: Sender<(u64, Question)>,
+    requests: Sender<(u64, DecisionRequest)>,
     /// Whether it was abandoned.
     lost: Arc<AtomicBool>,
 }
 
 /// The policy, to be asked from one thread.
-pub struct Thinker {
-    maker: Maker,
+pub struct PolicyWorker {
+    factory: PolicyFactory,
     deliver: Deliver,
     limit: Duration,
     label: String,
     worker: Option<Worker>,
-    /// The number of the newest question; answers with another one are of no use.
+    /// The number of the newest request; answers with another one are of no use.
     number: u64,
     /// Until when an answer is waited for.
     deadline: Option<Instant>,
@@ -52,11 +52,16 @@ pub struct Thinker {
     trouble: Option<String>,
 }
 
-impl Thinker {
+impl PolicyWorker {
     /// A policy that is built when it is asked first.
-    pub fn new(maker: Maker, deliver: Deliver, limit: Duration, label: String) -> Thinker {
-        Thinker {
-            maker,
+    pub fn new(
+        factory: PolicyFactory,
+        deliver: Deliver,
+        limit: Duration,
+        label: String,
+    ) -> PolicyWorker {
+        PolicyWorker {
+            factory,
             deliver,
             limit,
             label,
@@ -80,14 +85,14 @@ impl Thinker {
     }
 
     /// Asks. An answer always comes: from the policy, or because the time is up.
-    pub fn ask(&mut self, question: Question) {
+    pub fn ask(&mut self, request: DecisionRequest) {
         self.number += 1;
         self.deadline = Some(Instant::now() + self.limit);
         if self.worker.is_none() {
             self.worker = self.build();
         }
-        let asked = (self.number, question);
-        let sent = self.worker.as_ref().is_some_and(|worker| worker.questions.send(asked).is_ok());
+        let asked = (self.number, request);
+        let sent = self.worker.as_ref().is_some_and(|worker| worker.requests.send(asked).is_ok());
         if !sent {
             // Nobody will think about it, so the time is up at once.
             self.worker = None;
@@ -111,20 +116,16 @@ impl Thinker {
     }
 
     /// Takes an answer, unless nobody waits for it any more.
-    pub fn answered(&mut self, answer: Answer) -> Option<(Thought, f64)> {
+    pub fn answered(&mut self, answer: Answer) -> Option<(PolicyOutcome, f64)> {
         if answer.number != self.number || self.deadline.is_none() {
             return None;
         }
         self.deadline = None;
-        if !matches!(answer.thought, Thought::Decided(_)) {
-            // What it remembers may be half of something.
-            self.worker = None;
-        }
-        Some((answer.thought, answer.seconds))
+        Some((answer.outcome, answer.seconds))
     }
 
     /// Gives up on an answer whose time is up.
-    pub fn give_up(&mut self, now: Instant) -> Option<Thought> {
+    pub fn give_up(&mut self, now: Instant) -> Option<PolicyOutcome> {
         self.deadline.filter(|deadline| *deadline <= now)?;
         self.deadline = None;
         self.number += 1;
@@ -135,7 +136,7 @@ impl Thinker {
                 "the policy took too long and was cut off"
             );
         }
-        Some(Thought::Stuck)
+        Some(PolicyOutcome::Stuck)
     }
 
     /// Leaves a thread that thinks to itself; how many are left so. It counts no more when it has ended.
@@ -154,7 +155,7 @@ impl Thinker {
             ));
             return None;
         }
-        match (self.maker)(&self.label) {
+        match (self.factory)(&self.label) {
             Ok(pipeline) => {
                 self.trouble = None;
                 self.spawn(pipeline)
@@ -167,15 +168,15 @@ impl Thinker {
     }
 
     fn spawn(&mut self, mut pipeline: Pipeline) -> Option<Worker> {
-        let (questions, asked) = mpsc::channel::<(u64, Question)>();
+        let (requests, asked) = mpsc::channel::<(u64, DecisionRequest)>();
         let lost = Arc::new(AtomicBool::new(false));
-        let worker = Worker { questions, lost: Arc::clone(&lost) };
+        let worker = Worker { requests, lost: Arc::clone(&lost) };
         let (deliver, abandoned) = (Arc::clone(&self.deliver), Arc::clone(&self.abandoned));
         let thread = thread::Builder::new().name("policy".to_owned()).spawn(move || {
-            for (number, question) in asked {
+            for (number, request) in asked {
                 let begun = Instant::now();
-                let thought = question.think(&mut pipeline);
-                deliver(Answer { number, thought, seconds: begun.elapsed().as_secs_f64() });
+                let outcome = request.think(&mut pipeline);
+                deliver(Answer { number, outcome, seconds: begun.elapsed().as_secs_f64() });
             }
             if lost.load(Ordering::SeqCst) {
                 abandoned.fetch_sub(1, Ordering::SeqCst);

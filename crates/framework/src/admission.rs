@@ -1,0 +1,106 @@
+//! Which jobs take part: the queue that a policy answers about, behind the admission controls of its pipeline.
+
+use crate::{JobRef, View};
+use trainyard_types::{IdSet, JobId, Reason, Verdict};
+
+/// What an admission control says about a job.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Control {
+    /// The policy is asked.
+    Pass,
+    /// The job is asked about again later.
+    Hold(Reason),
+    /// The job is asked about again later, and no job behind it before that.
+    Close(Reason),
+    /// The job never takes part.
+    Reject(Reason),
+}
+
+/// Admission control in front of any policy. A job is admitted when the control passes it and the policy accepts it.
+pub trait AdmissionControl: Send {
+    /// A decision begins.
+    fn begin(&mut self, _view: &View<'_>) {}
+
+    /// About a job, in order of arrival.
+    fn judge(&mut self, job: JobRef<'_>, view: &View<'_>) -> Control;
+
+    /// The policy accepted a job that was passed.
+    fn accepted(&mut self, _job: JobRef<'_>) {}
+}
+
+/// Jobs that wait for admission, in order of arrival. What is not answered stays and is asked again.
+pub struct Admission<'a> {
+    queue: Box<dyn Iterator<Item = JobId> + 'a>,
+    controls: &'a mut [Box<dyn AdmissionControl>],
+    view: &'a View<'a>,
+    current: Option<JobId>,
+    verdicts: Vec<(JobId, Verdict)>,
+}
+
+impl<'a> Admission<'a> {
+    /// Over the jobs that were not admitted yet.
+    pub fn new(
+        unadmitted: &'a IdSet<JobId>,
+        controls: &'a mut [Box<dyn AdmissionControl>],
+        view: &'a View<'a>,
+    ) -> Admission<'a> {
+        controls.iter_mut().for_each(|control| control.begin(view));
+        let queue = Box::new(unadmitted.iter());
+        Admission { queue, controls, view, current: None, verdicts: Vec::new() }
+    }
+
+    /// The next job to answer about: one that every control passes.
+    #[allow(clippy::should_implement_trait)] // It is a cursor: the answers go to the same object.
+    pub fn next(&mut self) -> Option<JobId> {
+        loop {
+            self.current = self.queue.next();
+            let id = self.current?;
+            match self.control(id) {
+                Control::Pass => return Some(id),
+                Control::Hold(reason) => self.answer(Verdict::Hold(reason)),
+                Control::Reject(reason) => self.answer(Verdict::Reject(reason)),
+                Control::Close(reason) => {
+                    self.answer(Verdict::Hold(reason));
+                    self.queue = Box::new(std::iter::empty());
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// What the first control says that does not pass a job.
+    fn control(&mut self, id: JobId) -> Control {
+        let Some(job) = self.view.job(id) else { return Control::Pass };
+        let answers = self.controls.iter_mut().map(|control| control.judge(job, self.view));
+        answers.into_iter().find(|answer| *answer != Control::Pass).unwrap_or(Control::Pass)
+    }
+
+    /// The current job may take part.
+    pub fn accept(&mut self) {
+        if let Some(job) = self.current.and_then(|id| self.view.job(id)) {
+            self.controls.iter_mut().for_each(|control| control.accepted(job));
+        }
+        self.answer(Verdict::Accept);
+    }
+
+    /// The current job is asked about again later.
+    pub fn hold(&mut self, reason: Reason) {
+        self.answer(Verdict::Hold(reason));
+    }
+
+    /// The current job never takes part.
+    pub fn reject(&mut self, reason: Reason) {
+        self.answer(Verdict::Reject(reason));
+    }
+
+    /// The answers given.
+    pub fn into_verdicts(self) -> Vec<(JobId, Verdict)> {
+        self.verdicts
+    }
+
+    fn answer(&mut self, verdict: Verdict) {
+        if let Some(job) = self.current.take() {
+            self.verdicts.push((job, verdict));
+        }
+    }
+}
