@@ -43,10 +43,12 @@ pub struct SlurmOptions {
     pub scan: Duration,
     /// How long an attempt may wait in Slurm after it was released.
     pub patience: Duration,
+    /// How long it may wait where Slurm has no GPUs to give: then it is planned anew.
+    pub crowded: Duration,
 }
 
 impl SlurmOptions {
-    /// The usual: a look every second, ten minutes for Slurm to start what was released.
+    /// The usual: a look every second, three minutes for Slurm to start what was released.
     pub fn new(run_dir: impl Into<PathBuf>, inventory: Inventory) -> SlurmOptions {
         SlurmOptions {
             run_dir: run_dir.into(),
@@ -56,6 +58,7 @@ impl SlurmOptions {
             poll: Duration::from_secs(1),
             scan: Duration::from_millis(200),
             patience: Duration::from_secs(180),
+            crowded: Duration::from_secs(30),
         }
     }
 }

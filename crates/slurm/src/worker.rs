@@ -90,6 +90,8 @@ struct Run {
     bad_node: bool,
     /// Whether it waited for something that does not come.
     hopeless: bool,
+    /// How long it waited in vain, and what for, once it is taken back.
+    given_up: Option<String>,
     /// Slurm refused to take it; tried again then.
     retry_at: Option<Instant>,
 }
@@ -112,8 +114,16 @@ impl Run {
             gone_told: false,
             bad_node: false,
             hopeless: false,
+            given_up: None,
             retry_at: None,
         }
+    }
+
+    /// How long it has waited since it was released, and what for in Slurm's words.
+    fn waited(&self) -> String {
+        let seconds = self.released.map_or(0, |at| at.elapsed().as_secs());
+        let reason = self.slurm.as_deref().map_or("?", |job| job.reason.as_str());
+        format!("{seconds} s (reason {reason})")
     }
 
     /// What a step did is known until Slurm is looked at again.

@@ -92,8 +92,9 @@ impl Worker {
                 course.tries + 1
             );
         }
-        let seconds = self.options.patience.as_secs();
-        format!("Slurm did not start it within {seconds} s{said}")
+        let run = self.runs.get(&job);
+        let waited = run.map(|run| run.given_up.clone().unwrap_or_else(|| run.waited()));
+        format!("Slurm did not start it within {}", waited.unwrap_or_default())
     }
 
     pub(super) fn cannot_start(&mut self, job: JobId, why: String) {
@@ -180,7 +181,7 @@ impl Worker {
         }
         if let Some(run) = self.runs.get_mut(&job) {
             (run.released, run.kill_at, run.written) = (None, None, Written::default());
-            run.hopeless = false;
+            (run.hopeless, run.given_up) = (false, None);
         }
         if !self.keep(job) {
             return;

@@ -15,8 +15,6 @@ const SETTLED: Duration = Duration::from_secs(2);
 const SILENT: Duration = Duration::from_secs(10);
 /// A job that never gets anywhere by Slurm's own words is given up after this.
 const HOPELESS: Duration = Duration::from_secs(10);
-/// A job that waits for GPUs where Slurm has none to give is planned anew after this: where it was sent there is no room.
-const CROWDED: Duration = Duration::from_secs(30);
 /// So many jobs that only wait are submitted before anything else is looked at.
 const SUBMITS_AT_ONCE: usize = 8;
 /// A job that ends so soon after its start, without a word of its script, was not cancelled by a person.
@@ -120,6 +118,7 @@ impl Worker {
                     // Held, it no longer says why it waited.
                     if let Some(run) = self.runs.get_mut(&job) {
                         run.hopeless |= waits_in_vain(run);
+                        run.given_up = sight.stuck.then(|| run.waited()).or(run.given_up.take());
                     }
                     todo.hold.push(job);
                 }
@@ -147,7 +146,7 @@ impl Worker {
         let refused = run.retry_at.is_some_and(|at| now < at) && course.is_none();
         let patience = match run.slurm.as_deref().map(|job| job.reason.as_str()) {
             _ if run.hopeless || waits_in_vain(run) => HOPELESS,
-            Some("Resources") => CROWDED.min(self.options.patience),
+            Some("Resources") => self.options.crowded.min(self.options.patience),
             _ => self.options.patience,
         };
         let known = match run.known {
@@ -176,7 +175,7 @@ impl Worker {
             cancelled_by_us: entry.cancelled.is_some() && entry.cancelled == entry.slurm,
             lingers: run.known == Known::Running && run.since.elapsed() >= SILENT,
             requeueable: run.requeueable,
-            stuck: run.released.is_some_and(|at| at.elapsed() > patience),
+            stuck: run.given_up.is_some() || run.released.is_some_and(|at| at.elapsed() > patience),
             withdrawn: entry.withdrawn,
             down: self.down.is_some(),
         })

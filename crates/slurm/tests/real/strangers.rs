@@ -154,3 +154,24 @@ fn a_submission_whose_answer_was_lost_is_found_and_not_made_again() {
     let all = cluster.slurm("squeue", &["-h", "-t", "all", "-o", "%i %T"]);
     assert_eq!(all, "1 COMPLETED", "one Slurm job and no other");
 }
+
+#[test]
+fn a_job_that_finds_no_room_where_it_was_sent_is_soon_planned_anew() {
+    let Some(cluster) = Cluster::up("no room where it was sent") else { return };
+    let mut yard =
+        Yard::with(&cluster, |options| options.crowded = std::time::Duration::from_secs(3));
+    let other = ["--parsable", "-w", "n2", "--mem=10", "--gres=gpu:4", "-o", "/dev/null"];
+    let other: Vec<&str> = other.into_iter().chain(["--wrap", "sleep 300"]).collect();
+    let id = cluster.slurm("sbatch", &other);
+    seen(&yard, "n2", |seen| seen.claimed > 0);
+    let job = waiting(&yard, 1, 1, "echo ran");
+    let begun = std::time::Instant::now();
+    yard.backend().launch(placed(&job, 1, &[("n2", 1)]));
+    let exit = yard.until_ended((1, 1));
+    assert!(exit.lost && exit.launch_error.is_none(), "{exit:?}");
+    assert!(begun.elapsed().as_secs() < 20, "after {} s", begun.elapsed().as_secs());
+    yard.backend().forget(job.job, trainyard_types::Attempt(1));
+    yard.backend().launch(placed(&job, 2, &[("n1", 1)]));
+    assert_eq!(yard.until_ended((1, 2)).code, Some(0));
+    cluster.slurm("scancel", &[&id]);
+}
