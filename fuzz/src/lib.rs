@@ -13,11 +13,17 @@ mod packing;
 mod spec_text;
 
 /// In place of the program's own, which would bring the simulator and the report along.
-mod failure {
+pub mod failure {
     /// A refusal in words.
+    #[derive(Debug)]
     pub struct Failure(pub String);
 
     impl Failure {
+        /// The words.
+        pub fn message(&self) -> String {
+            self.0.clone()
+        }
+
         /// A setting or a name that was refused.
         pub fn config(source: impl ToString, error: trainyard_framework::ConfigError) -> Failure {
             Failure(format!("{}: {error}", source.to_string()))

@@ -176,7 +176,7 @@ fn our_rules_meet_as_many_deadlines_with_a_tenth_of_the_stops() {
     let cluster = Cluster::uniform(2, 8, "v100");
     for name in ["SLO", "MIX1", "MIX2"] {
         let Some(workload) = trace(name, &cluster) else {
-            return say!("skipped: no goldens of Chronus beside the repository");
+            return trainyard_testkit::skip!("data", "no goldens of Chronus beside the repository");
         };
         let authors = run(&workload, &cluster, &[], Semantics::Chronus);
         let authors = Figures::ours(&workload, &authors);
@@ -200,7 +200,7 @@ fn reference_runs_are_met_in_their_aggregates() {
         let run_name = format!("s100_{name}_{placement}");
         let (Some(golden), Some(workload)) = (Figures::golden(&run_name), trace(name, &cluster))
         else {
-            return say!("skipped: no goldens of Chronus beside the repository");
+            return trainyard_testkit::skip!("data", "no goldens of Chronus beside the repository");
         };
         let outcome = run(&workload, &cluster, settings, Semantics::Chronus);
         let ours = Figures::ours(&workload, &outcome);

@@ -14,7 +14,7 @@ fn largest<'a>(models: impl IntoIterator<Item = &'a ModelProfile>, kind: &str) -
 fn published(path: &str, kind: &str) -> Option<PairTable> {
     let full = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(path);
     let Ok(text) = std::fs::read_to_string(&full) else {
-        println!("skipped: the published table {path} is not beside the repository");
+        trainyard_testkit::skip!("data", "the published table {path} is not beside the repository");
         return None;
     };
     Some(largest(&gavel::read(&text).expect("a table of Gavel"), kind))

@@ -78,7 +78,7 @@ fn published_tables_of_hosts_and_stages_are_read_whole() {
         text("synergy/model_sensitivity_profiles.json.gz"),
         text("muri/model_resource_profile.csv.gz"),
     ) else {
-        println!("skipped: no published tables beside the repository");
+        trainyard_testkit::skip!("data", "no published tables beside the repository");
         return;
     };
     let models = synergy::read(&matrices).expect("Synergy");

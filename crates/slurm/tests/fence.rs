@@ -27,7 +27,7 @@ impl Yard {
     fn new(name: &str) -> Option<Yard> {
         let setpriv = Command::new("setpriv").arg("--version").output();
         if !nix::unistd::geteuid().is_root() || setpriv.is_err() {
-            eprintln!("skipped: needs root and setpriv");
+            trainyard_testkit::skip!("root", "needs root and setpriv");
             return None;
         }
         let run = std::env::temp_dir().join(format!("ty-fence-{}-{name}", std::process::id()));

@@ -9,7 +9,7 @@
 //! - [`hosts`]: the host that waits and the one that goes on, compared; policies in trouble.
 //! - [`host`]: an engine whose events a test says one by one.
 //! - [`places`]: where the repository is, and what lies beside it.
-//! - [`say!`]: prints past the capture of the test harness.
+//! - [`say!`]: prints past the capture of the test harness; [`skip!`]: a test that cannot run here.
 //!
 //! The tests themselves are under `tests/`: scenarios, conformance over the registry, properties, references to
 //! published simulators, and the rules of the house.
@@ -21,6 +21,23 @@ macro_rules! say {
         use ::std::io::Write as _;
         let _ = writeln!(::std::io::stderr(), $($text)*);
     }};
+}
+
+/// Says that a test was skipped because something is not here: `data`, `slurm`, `root`, `mount`, `users`, `python`,
+/// `torch`, `cc` or `browser`. Where `TRAINYARD_REQUIRE` names it, separated by commas, the test fails instead.
+#[macro_export]
+macro_rules! skip {
+    ($need:literal, $($text:tt)*) => {
+        $crate::skipped($need, &::std::format!($($text)*))
+    };
+}
+
+/// See [`skip!`].
+pub fn skipped(need: &str, why: &str) {
+    let required = std::env::var("TRAINYARD_REQUIRE").unwrap_or_default();
+    let is_required = required.split(',').any(|one| one.trim() == need);
+    assert!(!is_required, "TRAINYARD_REQUIRE names `{need}`, and it is not here: {why}");
+    say!("skipped: {why}");
 }
 
 pub mod calibration;

@@ -14,6 +14,6 @@ pub fn shared(path: &str) -> Option<PathBuf> {
     if full.exists() {
         return Some(full);
     }
-    crate::say!("skipped: {} is absent", full.display());
+    crate::skip!("data", "{} is absent", full.display());
     None
 }

@@ -131,7 +131,7 @@ fn on_traces(paths: &[&str]) -> Vec<Judged> {
 fn eighty_percent_intervals_hold_on_held_out_traces() {
     let all = on_traces(&HELD_OUT);
     if all.is_empty() {
-        return say!("skipped: no trace beside the repository");
+        return trainyard_testkit::skip!("data", "no trace beside the repository");
     }
     assert!(all.len() >= 2000, "{} estimates", all.len());
     let covered = coverage(&all);
@@ -143,7 +143,7 @@ fn eighty_percent_intervals_hold_on_held_out_traces() {
 fn eighty_percent_intervals_hold_on_the_traces_they_were_chosen_by() {
     let all = on_traces(&SEEN);
     if all.is_empty() {
-        return say!("skipped: no trace beside the repository");
+        return trainyard_testkit::skip!("data", "no trace beside the repository");
     }
     let covered = coverage(&all);
     assert!((0.75..=0.90).contains(&covered), "covered {covered:.3}");

@@ -17,6 +17,14 @@ use trainyard_types::{
 };
 use trainyard_workload::{TraceJob, Workload};
 
+/// So many cases from a seed; `TRAINYARD_CASES=8` draws eight times as many, `TRAINYARD_SEED=1` others.
+fn draws(seed: u64, cases: u32) -> ProptestConfig {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+    let cases = cases * number("TRAINYARD_CASES").unwrap_or(1);
+    let rng_seed = RngSeed::Fixed(seed + 1000 * u64::from(number("TRAINYARD_SEED").unwrap_or(0)));
+    ProptestConfig { cases, rng_seed, ..ProptestConfig::default() }
+}
+
 #[derive(Clone, Debug)]
 struct Case {
     cluster: Cluster,
@@ -226,7 +234,7 @@ fn holds(case: Case) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, rng_seed: RngSeed::Fixed(20), ..ProptestConfig::default() })]
+    #![proptest_config(draws(20, 375))]
 
     #[test]
     fn invariants_hold_and_nothing_is_lost_whatever_comes(case in any_case()) {
@@ -235,7 +243,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, rng_seed: RngSeed::Fixed(21), ..ProptestConfig::default() })]
+    #![proptest_config(draws(21, 375))]
 
     #[test]
     fn they_hold_in_other_forms_of_policies_too(case in case((0..FORMS.len()).prop_map(|form| in_form(FORMS[form])))) {
@@ -244,7 +252,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, rng_seed: RngSeed::Fixed(22), ..ProptestConfig::default() })]
+    #![proptest_config(draws(22, 150))]
 
     #[test]
     fn what_cannot_be_launched_is_never_granted_and_nobody_waits_for_ever(case in any_case(), rules in 1u8..4) {
@@ -256,7 +264,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 700, rng_seed: RngSeed::Fixed(23), ..ProptestConfig::default() })]
+    #![proptest_config(draws(23, 175))]
 
     #[test]
     fn nobody_is_in_a_window_and_everyone_is_served_who_is_without_windows(
@@ -272,7 +280,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, rng_seed: RngSeed::Fixed(24), ..ProptestConfig::default() })]
+    #![proptest_config(draws(24, 75))]
 
     #[test]
     fn a_host_that_waits_and_one_that_goes_on_decide_alike(

@@ -29,6 +29,9 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("daemon", &["types", "profile", "framework", "engine", "api", "store", "backend", "web"]),
 ];
 
+/// Crates at the top, which may depend on any other.
+const TOP: &[&str] = &["cli", "bench", "testkit"];
+
 /// Below the rim nothing reads a clock, a file, a socket or the environment.
 const RIM: &[&str] = &["cli", "bench", "testkit", "store", "backend", "slurm", "daemon"];
 const BANNED_BELOW_RIM: &[&str] = &[
@@ -46,6 +49,11 @@ const BANNED_ANYWHERE: &[&str] =
 
 #[test]
 fn crates_depend_only_downwards() {
+    for entry in std::fs::read_dir(root().join("crates")).expect("a folder").flatten() {
+        let name = entry.file_name().into_string().expect("a plain name");
+        let listed = TOP.contains(&name.as_str()) || DIRECTIONS.iter().any(|(one, _)| *one == name);
+        assert!(listed, "crate {name} has no row that says what it may depend on");
+    }
     for (name, allowed) in DIRECTIONS {
         let path = root().join("crates").join(name).join("Cargo.toml");
         let manifest: toml::Table = read(&path).parse().expect("a manifest is TOML");
@@ -88,7 +96,7 @@ fn nothing_below_the_rim_touches_the_world() {
     for file in sources() {
         let name = short(&file);
         let text = read(&file);
-        let code = text.split("#[cfg(test)]").next().unwrap_or(&text);
+        let code = without_tests(&text);
         let is_rim = RIM.iter().any(|rim| name.starts_with(&format!("crates/{rim}/")));
         let in_tests =
             name.contains("/tests/") || name.contains("/examples/") || name.ends_with("/tests.rs");
@@ -118,7 +126,7 @@ fn nothing_outside_the_policies_branches_on_a_policys_name() {
             continue;
         }
         let text = read(&file);
-        let code = text.split("#[cfg(test)]").next().unwrap_or(&text);
+        let code = without_tests(&text);
         for (number, line) in code.lines().enumerate() {
             let comment = line.trim_start().starts_with("//");
             let (pattern, _) = line.split_once("=>").unwrap_or_default();
@@ -226,6 +234,34 @@ fn functions(text: &str) -> Vec<(usize, usize, String)> {
         }
     }
     found
+}
+
+/// The text without items that exist for tests only, wherever they stand.
+fn without_tests(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim() != "#[cfg(test)]" {
+            kept.push_str(line);
+            kept.push('\n');
+            continue;
+        }
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let ends = |line: &str| {
+            let rest = line.strip_prefix(indent).unwrap_or_default();
+            let on_one_line = !rest.starts_with([' ', '#']) && rest.ends_with([';', '}']);
+            on_one_line || rest.starts_with('}')
+        };
+        lines.by_ref().find(|line| ends(line));
+    }
+    kept
+}
+
+#[test]
+fn only_tests_are_left_out() {
+    let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {\n    }\n}\nfn c() {}\n    #[cfg(test)]\n    \
+                #[allow(x)]\n    fn d(\n    ) {\n    }\n    fn e() {}\n#[cfg(test)]\nmod f;\nfn g() {}\n";
+    assert_eq!(without_tests(text), "fn a() {}\nfn c() {}\n    fn e() {}\nfn g() {}\n");
 }
 
 fn sources() -> Vec<PathBuf> {

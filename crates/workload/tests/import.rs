@@ -330,8 +330,8 @@ const SHOCKWAVE_120: &str =
 
 /// A file of published data, if the data is there.
 fn published(path: &str) -> Option<Imported> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let packed = std::fs::read(root.join(path)).ok()?;
+    let file = trainyard_testkit::places::shared(&format!("data/{path}"))?;
+    let packed = std::fs::read(file).expect(path);
     let mut text = Vec::new();
     match packed.starts_with(&[0x1f, 0x8b]) {
         true => flate2::read::MultiGzDecoder::new(&packed[..]).read_to_end(&mut text).ok()?,
@@ -371,7 +371,7 @@ fn shockwave_jobs_use_the_gpu_hours_of_the_authors_simulator() {
     let path = "../../../shared/golden/shockwave/authors_pickles_tacc32.csv";
     let table = std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path));
     let (Ok(table), Some(imported)) = (table, published(SHOCKWAVE_120)) else {
-        println!("skipped: no published runs of Shockwave beside the repository");
+        trainyard_testkit::skip!("data", "no published runs of Shockwave beside the repository");
         return;
     };
     let ours = imported.report.gpu_hours;

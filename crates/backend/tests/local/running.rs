@@ -195,7 +195,7 @@ pub fn python_is_here() -> bool {
     let here = std::process::Command::new("python3").arg("-c").arg("").status();
     let here = here.is_ok_and(|status| status.success());
     if !here {
-        eprintln!("skipped: python3 is not here");
+        trainyard_testkit::skip!("python", "python3 is not here");
     }
     here
 }

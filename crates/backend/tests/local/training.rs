@@ -103,7 +103,7 @@ fn plain_training_that_is_stopped_and_resumed_ends_with_the_same_loss() {
 #[test]
 fn pytorch_training_that_is_stopped_and_resumed_ends_with_the_same_loss() {
     let Some(python) = python_with_torch() else {
-        return eprintln!("skipped: PyTorch is not here");
+        return trainyard_testkit::skip!("torch", "PyTorch is not here");
     };
     let size = ("1500", &[][..]);
     let unbroken = final_loss("torch", python, "torch_sgd.py", size, false);

@@ -22,7 +22,7 @@ pub fn nobody() -> Option<Identity> {
     let user = nix::unistd::User::from_name("nobody").ok().flatten();
     let user = user.filter(|user| root && user.uid.as_raw() == NOBODY);
     if user.is_none() {
-        eprintln!("skipped: needs root and a user nobody with number {NOBODY}");
+        trainyard_testkit::skip!("root", "needs root and a user nobody with number {NOBODY}");
     }
     user.map(|user| Identity {
         uid: user.uid.as_raw(),
@@ -149,8 +149,9 @@ impl Helped {
         let exe = std::env::current_exe().unwrap();
         let reachable = as_daemon(&exe).arg("--list").stdout(Stdio::null()).status();
         if daemon.is_none() || !reachable.is_ok_and(|status| status.success()) {
-            eprintln!(
-                "skipped: needs setpriv, a user daemon, and test programs that it may execute"
+            trainyard_testkit::skip!(
+                "root",
+                "needs setpriv, a user daemon, and test programs that it may execute"
             );
             return None;
         }

@@ -17,7 +17,10 @@ impl SmallDisk {
         if mount.status().is_ok_and(|status| status.success()) {
             return Some(SmallDisk(at.to_owned()));
         }
-        eprintln!("skipped: a full disk, because a small file system cannot be mounted here");
+        trainyard_testkit::skip!(
+            "mount",
+            "a full disk, because a small file system cannot be mounted here"
+        );
         None
     }
 

@@ -53,8 +53,9 @@ fn a_fork_loop_of_another_user_is_stopped_by_its_limit() {
     let root = fs::metadata("/proc/self")
         .is_ok_and(|data| std::os::unix::fs::MetadataExt::uid(&data) == 0);
     if !root || !as_nobody().arg("--version").output().is_ok_and(|ran| ran.status.success()) {
-        eprintln!(
-            "skipped: a fork loop of another user, which needs root, setpriv and a program that nobody may run"
+        trainyard_testkit::skip!(
+            "root",
+            "a fork loop of another user, which needs root, setpriv and a program that nobody may run"
         );
         return;
     }

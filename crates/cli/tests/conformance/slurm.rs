@@ -8,7 +8,6 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use trainyard_backend::Backend;
 use trainyard_slurm::{CallSettings, Calls, Inventory, Lookout, NodeFilter, Slurm, SlurmOptions};
-use trainyard_testkit::say;
 
 #[test]
 fn the_same_policies_decide_the_same_on_slurm() {
@@ -42,8 +41,9 @@ impl Cluster {
         };
         let is_root = nix::unistd::geteuid().is_root();
         if !is_root || !["slurmctld", "slurmd", "munged"].iter().all(has) {
-            say!(
-                "skipped: the conformance suite on Slurm ({name}) needs root and Slurm (Debian: apt-get install \
+            trainyard_testkit::skip!(
+                "slurm",
+                "the conformance suite on Slurm ({name}) needs root and Slurm (Debian: apt-get install \
                  slurm-wlm munge)"
             );
             return None;

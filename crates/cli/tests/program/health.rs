@@ -131,7 +131,7 @@ fn submit_still(daemon: &Daemon, then: &str) -> String {
 #[test]
 fn a_program_that_stops_telling_is_called_hung_with_its_rank_and_its_user_decides() {
     if std::process::Command::new("python3").arg("--version").output().is_err() {
-        println!("skipped: there is no python3");
+        trainyard_testkit::skip!("python", "there is no python3");
         return;
     }
     let daemon = Daemon::start_with("hangs", &["--gpus", "3"]);

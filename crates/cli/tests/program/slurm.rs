@@ -294,7 +294,6 @@ struct RealSlurm(std::path::PathBuf);
 
 impl RealSlurm {
     fn up(name: &str) -> Option<RealSlurm> {
-        use std::io::Write;
         let programs = ["slurmctld", "slurmd", "munged"];
         let found = |name: &&str| Path::new("/usr/sbin").join(name).exists();
         let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| {
@@ -302,9 +301,9 @@ impl RealSlurm {
             own.uid() == 0
         });
         if !is_root || !programs.iter().all(found) {
-            let _ = writeln!(
-                std::io::stderr(),
-                "skipped: {name} needs a real Slurm; to enable it, run the tests as root with Slurm installed (Debian: \
+            trainyard_testkit::skip!(
+                "slurm",
+                "{name} needs a real Slurm; to enable it, run the tests as root with Slurm installed (Debian: \
                  apt-get install slurm-wlm munge)"
             );
             return None;

@@ -184,8 +184,7 @@ fn published_results_are_listed_and_met() {
     assert_eq!(place.run(&words("reproduce muri-fig9")).code, 3, "it needs the data");
     let shared = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     if !shared.join("golden").exists() {
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "skipped: {} is absent", shared.display());
+        trainyard_testkit::skip!("data", "{} is absent", shared.display());
         return;
     }
     let data = shared.display().to_string();
@@ -210,8 +209,7 @@ fn a_value_outside_the_tolerance_is_a_failure() {
     let (Ok(input), Ok(golden)) =
         (std::fs::read(&input), std::fs::read_to_string(shared.join("summary_60job.csv")))
     else {
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), "skipped: {} is absent", input.display());
+        trainyard_testkit::skip!("data", "{} is absent", input.display());
         return;
     };
     let samples = shared.join("../../data/tiresias/yarn-gput1000.csv.gz");

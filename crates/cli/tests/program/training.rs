@@ -152,7 +152,7 @@ fn training_in_plain_python_is_preempted_moved_and_ends_with_the_same_loss() {
 fn training_in_pytorch_is_preempted_moved_and_ends_with_the_same_loss() {
     let torch = Command::new(TORCH.python).args(["-c", "import torch"]).output();
     if !torch.is_ok_and(|output| output.status.success()) {
-        println!("skipped: {} has no PyTorch", TORCH.python);
+        trainyard_testkit::skip!("torch", "{} has no PyTorch", TORCH.python);
         return;
     }
     is_moved_and_ends_alike("torch", &TORCH);

@@ -68,7 +68,7 @@ fn an_unprivileged_daemon_runs_jobs_as_their_users_and_keeps_users_apart() {
     let is_root = fs::metadata("/proc/self")
         .is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
     if !is_root || Command::new("setpriv").arg("--version").output().is_err() {
-        eprintln!("skipped: needs root and setpriv, to be several users");
+        trainyard_testkit::skip!("root", "needs root and setpriv, to be several users");
         return;
     }
     let folder = std::env::temp_dir().join(format!("ty-{}-users", std::process::id()));

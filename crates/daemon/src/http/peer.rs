@@ -304,7 +304,7 @@ mod tests {
         });
         let group = other.as_ref().and_then(|user| Group::from_gid(user.gid).ok().flatten());
         let (Some(other), Some(group)) = (other, group) else {
-            println!("skipped: this system has none of the usual users");
+            trainyard_testkit::skip!("users", "this system has none of the usual users");
             return;
         };
         let members = users(|options| options.operator_group = Some(group.name));

@@ -22,7 +22,7 @@ use trainyard_store::{Store, Write};
 use world::{Seen, World};
 
 /// How many cases a plain run makes.
-const SEEDS: u64 = 3000;
+const SEEDS: u64 = 1200;
 /// How many cases write to a real store too, which syncs at every turn.
 const MIRRORED: u64 = 3;
 /// How many failures are told.

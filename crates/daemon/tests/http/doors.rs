@@ -42,7 +42,7 @@ async fn another_user_on_the_unix_socket_is_no_admin_and_is_sent_away_from_a_dae
     let can = nix::unistd::Uid::effective().is_root()
         && Command::new("curl").arg("--version").output().is_ok();
     if !can {
-        println!("skipped: needs root and curl");
+        trainyard_testkit::skip!("root", "needs root and curl");
         return;
     }
     let ask = async |rim: &Running, path: &str| {

@@ -28,10 +28,11 @@ impl Cluster {
         if !nix::unistd::geteuid().is_root()
             || !["slurmctld", "slurmd", "munged"].iter().all(|one| has(one))
         {
-            crate::say::say(&format!(
-                "skipped: {name} needs a real Slurm; to enable it, run the tests as root with Slurm installed (Debian: \
+            trainyard_testkit::skip!(
+                "slurm",
+                "{name} needs a real Slurm; to enable it, run the tests as root with Slurm installed (Debian: \
                  apt-get install slurm-wlm munge)"
-            ));
+            );
             return None;
         }
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

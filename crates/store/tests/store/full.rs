@@ -32,8 +32,9 @@ impl Drop for SmallDisk {
 fn a_full_disk_loses_nothing_and_is_over_when_there_is_room_again() {
     let outer = Place::new();
     let Some(disk) = SmallDisk::mount(&outer.path("disk")) else {
-        println!(
-            "skipped a_full_disk_loses_nothing_and_is_over_when_there_is_room_again: mounting is not allowed here"
+        trainyard_testkit::skip!(
+            "mount",
+            "a_full_disk_loses_nothing_and_is_over_when_there_is_room_again: mounting is not allowed here"
         );
         return;
     };
