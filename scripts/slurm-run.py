@@ -266,10 +266,10 @@ def run(args, policy):
 
 
 def measure(yard, jobs, policy):
-    starts, saves, took, standings, preempted, waited = [], [], [], {}, 0, [0.0]
+    starts, saves, took, states, preempted, waited = [], [], [], {}, 0, [0.0]
     for job in jobs:
         detail = yard.ask("job", "show", str(job["id"]), "--json")
-        standings[detail["standing"]] = standings.get(detail["standing"], 0) + 1
+        states[detail["state"]] = states.get(detail["state"], 0) + 1
         job["submitted"] = detail["submitted"]
         if detail.get("ended"):
             took.append(detail["ended"] - detail["submitted"])
@@ -295,7 +295,7 @@ def measure(yard, jobs, policy):
                          "--profiles", "profiles.toml", "--estimate-error", "0", "--json")
     summary = simulated["runs"][0]["summary"]
     return {
-        "policy": policy, "standings": standings, "live": mean(took), "simulated": summary["jct_s"]["mean"],
+        "policy": policy, "states": states, "live": mean(took), "simulated": summary["jct_s"]["mean"],
         "ratio": mean(took) / summary["jct_s"]["mean"], "preempted": preempted,
         "simulated_preempted": summary["preemptions"], "start": mean(starts), "save": mean(saves),
         "ended_twice": len(done) - len({one[0] for one in done}), "attempt_ran_twice": len(ran) - len(set(ran)),

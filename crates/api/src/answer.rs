@@ -30,7 +30,7 @@ pub struct Submitted {
     Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum QueueState {
     /// Not allowed to run yet.
     Blocked,
     /// Waiting for the policy to let it in.
@@ -59,10 +59,10 @@ pub enum Standing {
     Pruned,
 }
 
-impl Standing {
+impl QueueState {
     /// Whether the job is over.
     pub fn is_over(self) -> bool {
-        self >= Standing::Finished
+        self >= QueueState::Finished
     }
 }
 
@@ -78,7 +78,7 @@ pub struct JobRow {
     /// Who pays.
     pub tenant: String,
     /// Where it stands.
-    pub standing: Standing,
+    pub state: QueueState,
     /// Since when, in seconds of Unix time.
     pub since: f64,
     /// GPUs asked for.
@@ -198,7 +198,7 @@ pub struct WhyAnswer {
     /// The job.
     pub job: u32,
     /// Where it stands.
-    pub standing: Standing,
+    pub state: QueueState,
     /// Since when, in seconds of Unix time.
     pub since: f64,
     /// What keeps it there, as sentences.
@@ -354,7 +354,7 @@ pub struct Status {
     /// The trial that the policy is on, if it is.
     #[serde(default)]
     pub trial: Option<crate::trial::TrialRow>,
-    /// Jobs by standing; only those that are not over.
+    /// Jobs by state; only those that are not over.
     pub jobs: BTreeMap<String, u64>,
     /// GPUs in all, in use, out of service.
     pub gpus: u32,

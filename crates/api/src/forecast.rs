@@ -1,6 +1,6 @@
 //! What the daemon expects of the future: when a job starts and ends, and what another policy would make of it.
 
-use crate::answer::Standing;
+use crate::answer::QueueState;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub struct EtaAnswer {
     /// The job.
     pub job: u32,
     /// Where it stands.
-    pub standing: Standing,
+    pub state: QueueState,
     /// Its first start; the past one, exactly, of a job that has started.
     pub starts: Option<Expected>,
     /// Its end.

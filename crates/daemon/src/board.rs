@@ -128,7 +128,7 @@ impl Board {
     pub fn missing(&self, shown: &Shown) -> Vec<u32> {
         let mut open: Vec<u32> = shown.open.iter().map(|row| row.id).collect();
         open.sort_unstable();
-        let mine = self.jobs.values().filter(|kept| !kept.row.standing.is_over());
+        let mine = self.jobs.values().filter(|kept| !kept.row.state.is_over());
         let newest = shown.next_job.saturating_sub(ENDED_KEPT as u32);
         let new = self.next_job.max(newest)..shown.next_job;
         let new = new.filter(|id| self.next_job > 0 && !self.jobs.contains_key(id));
@@ -168,7 +168,7 @@ impl Board {
         }
         for id in gone {
             // Neither open nor found among those that are over: it was left out, or is no more.
-            if self.jobs.get(&id).is_some_and(|kept| !kept.row.standing.is_over()) {
+            if self.jobs.get(&id).is_some_and(|kept| !kept.row.state.is_over()) {
                 touched = true;
                 self.drop_job(id, next);
             }
@@ -176,7 +176,7 @@ impl Board {
         while self.ended.len() > ENDED_KEPT {
             let Some(id) = self.ended.pop_front() else { break };
             // One that was put back into the queue is open again.
-            if self.jobs.get(&id).is_some_and(|kept| kept.row.standing.is_over()) {
+            if self.jobs.get(&id).is_some_and(|kept| kept.row.state.is_over()) {
                 touched = true;
                 self.drop_job(id, next);
             }
@@ -282,7 +282,7 @@ fn near(one: Option<f64>, other: Option<f64>, by: f64) -> bool {
 fn same_job(one: &JobRow, other: &JobRow) -> bool {
     let times = |row: &JobRow| [Some(row.since), Some(row.submitted), row.started, row.ended];
     let timeless = |row: &JobRow| {
-        (row.id, row.standing, row.gpus, row.attempt, row.restarts, row.preemptions, row.priority)
+        (row.id, row.state, row.gpus, row.attempt, row.restarts, row.preemptions, row.priority)
     };
     timeless(one) == timeless(other)
         && one.holds == other.holds
@@ -322,15 +322,15 @@ fn same_tenants(one: &[FairRow], other: &[FairRow]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trainyard_api::answer::{Holding, Standing};
+    use trainyard_api::answer::{Holding, QueueState};
 
-    fn job(id: u32, standing: Standing) -> JobRow {
+    fn job(id: u32, state: QueueState) -> JobRow {
         JobRow {
             id,
             name: format!("job-{id}"),
             user: "ann".to_owned(),
             tenant: "lab".to_owned(),
-            standing,
+            state,
             since: 5.0,
             gpus: 1,
             holds: Vec::new(),
@@ -362,41 +362,41 @@ mod tests {
     #[test]
     fn only_what_changed_is_told_and_times_that_go_on_are_no_change() {
         let mut board = Board::new(100);
-        board.take(shown(vec![job(1, Standing::Waiting), job(2, Standing::Waiting)]));
+        board.take(shown(vec![job(1, QueueState::Waiting), job(2, QueueState::Waiting)]));
         assert!(board.is_newer(None) && board.part(None).whole);
         let first = board.cursor();
-        let mut later = job(1, Standing::Waiting);
+        let mut later = job(1, QueueState::Waiting);
         (later.since, later.ran_seconds) = (5.3, 9.0);
         later.why = "may not start before its begin time, in 48 s".to_owned();
-        board.take(shown(vec![later, job(2, Standing::Waiting)]));
+        board.take(shown(vec![later, job(2, QueueState::Waiting)]));
         assert!(!board.is_newer(Some(first)));
         assert_eq!(board.part(None).jobs[0].ran_seconds, 9.0, "newcomers start from now");
-        let mut runs = job(2, Standing::Running);
+        let mut runs = job(2, QueueState::Running);
         runs.holds = vec![Holding { node: "n1".to_owned(), gpus: vec![0] }];
-        board.take(shown(vec![job(1, Standing::Waiting), runs.clone()]));
+        board.take(shown(vec![job(1, QueueState::Waiting), runs.clone()]));
         assert_eq!(ids(&board, first), [2]);
         let second = board.cursor();
         runs.progress = Some(0.2);
-        board.take(shown(vec![job(1, Standing::Waiting), runs]));
+        board.take(shown(vec![job(1, QueueState::Waiting), runs]));
         assert_eq!(ids(&board, second), [2]);
     }
 
     #[test]
     fn a_job_that_ends_stays_for_a_while_and_one_that_is_nowhere_is_dropped() {
         let mut board = Board::new(100);
-        board.take(shown(vec![job(1, Standing::Running), job(2, Standing::Waiting)]));
+        board.take(shown(vec![job(1, QueueState::Running), job(2, QueueState::Waiting)]));
         let before = board.cursor();
         let mut next = shown(Vec::new());
         next.next_job = 5;
         assert_eq!(board.missing(&next), [1, 2, 3, 4], "two came and went in between");
-        next.ended = vec![job(1, Standing::Finished), job(4, Standing::Failed)];
+        next.ended = vec![job(1, QueueState::Finished), job(4, QueueState::Failed)];
         board.take(next);
         let answer = board.part(Some(before));
-        let told: Vec<(u32, Standing)> =
-            answer.jobs.iter().map(|row| (row.id, row.standing)).collect();
-        assert_eq!(told, [(1, Standing::Finished), (4, Standing::Failed)]);
+        let told: Vec<(u32, QueueState)> =
+            answer.jobs.iter().map(|row| (row.id, row.state)).collect();
+        assert_eq!(told, [(1, QueueState::Finished), (4, QueueState::Failed)]);
         assert_eq!(answer.dropped, [2]);
-        let ended = |id| job(id, Standing::Finished);
+        let ended = |id| job(id, QueueState::Finished);
         let many =
             Shown { ended: (10..10 + ENDED_KEPT as u32).map(ended).collect(), ..Shown::default() };
         board.take(many);
@@ -408,7 +408,7 @@ mod tests {
     #[test]
     fn who_asks_about_an_unknown_time_gets_everything() {
         let mut board = Board::new(100);
-        board.take(shown(vec![job(1, Standing::Waiting)]));
+        board.take(shown(vec![job(1, QueueState::Waiting)]));
         for since in [0, 99, board.cursor() + 1] {
             assert!(board.part(Some(since)).whole, "{since}");
         }
@@ -424,7 +424,7 @@ mod tests {
             reason: None,
             ill: Vec::new(),
         };
-        let with = |nodes: Vec<NodeRow>| Shown { nodes, ..shown(vec![job(1, Standing::Waiting)]) };
+        let with = |nodes: Vec<NodeRow>| Shown { nodes, ..shown(vec![job(1, QueueState::Waiting)]) };
         board.take(with(vec![node("a"), node("b")]));
         let two = board.cursor();
         let mut lost = node("b");

@@ -59,8 +59,8 @@ pub struct JobFilter {
     pub user: Option<String>,
     /// Of this tenant only.
     pub tenant: Option<String>,
-    /// Standing there only, by name.
-    pub standing: Option<String>,
+    /// State there only, by name.
+    pub state: Option<String>,
     /// Jobs that are over too, newest first.
     pub all: bool,
     /// At most so many.

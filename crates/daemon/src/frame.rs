@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::board::Shown;
     use std::io::Read;
-    use trainyard_api::answer::{JobRow, Standing};
+    use trainyard_api::answer::{JobRow, QueueState};
     use trainyard_api::board::BoardAnswer;
 
     fn status(user: &str) -> Status {
@@ -190,7 +190,7 @@ mod tests {
             name: format!("job-{}", id.wrapping_mul(2_654_435_761)),
             user: "ann".to_owned(),
             tenant: "lab".to_owned(),
-            standing: Standing::Waiting,
+            state: QueueState::Waiting,
             since: 5.0,
             gpus: 1,
             holds: Vec::new(),

@@ -233,7 +233,7 @@ impl Metrics {
     fn register(&mut self, evictions: Family<Reason, Counter>) {
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         self.add("build", "The daemon that runs", build);
-        self.add("pending_jobs", "Jobs that wait, by queue and standing", self.pending.clone());
+        self.add("pending_jobs", "Jobs that wait, by queue and state", self.pending.clone());
         self.add("unadmitted_jobs", "Jobs that are not let in, by reason", self.unadmitted.clone());
         self.add("gpus", "GPUs, by what they do and their type", self.gpus.clone());
         let help = "GPUs in quarantine, each 1, by what was found";

@@ -1,7 +1,7 @@
 //! Reasons in words.
 
 use jiff::Timestamp;
-use trainyard_api::answer::Standing;
+use trainyard_api::answer::QueueState;
 use trainyard_types::{End, Phase, Reason, Span, Tenants, Time};
 
 /// A moment in seconds from now, for sentences.
@@ -92,27 +92,27 @@ pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
 }
 
 /// Where a live job stands, for clients.
-pub fn standing(phase: Phase) -> Standing {
+pub fn state(phase: Phase) -> QueueState {
     match phase {
-        Phase::Blocked => Standing::Blocked,
-        Phase::Unadmitted => Standing::Unadmitted,
-        Phase::Waiting => Standing::Waiting,
-        Phase::Starting => Standing::Starting,
-        Phase::Running => Standing::Running,
-        Phase::Saving => Standing::Saving,
+        Phase::Blocked => QueueState::Blocked,
+        Phase::Unadmitted => QueueState::Unadmitted,
+        Phase::Waiting => QueueState::Waiting,
+        Phase::Starting => QueueState::Starting,
+        Phase::Running => QueueState::Running,
+        Phase::Saving => QueueState::Saving,
     }
 }
 
 /// Where a job stands that is over.
-pub fn standing_at_end(end: End) -> Standing {
+pub fn state_at_end(end: End) -> QueueState {
     match end {
-        End::Finished => Standing::Finished,
-        End::Cancelled => Standing::Cancelled,
-        End::Failed => Standing::Failed,
-        End::TimeLimit => Standing::TimeLimit,
-        End::Orphaned => Standing::Orphaned,
-        End::Rejected => Standing::Rejected,
-        End::Pruned => Standing::Pruned,
+        End::Finished => QueueState::Finished,
+        End::Cancelled => QueueState::Cancelled,
+        End::Failed => QueueState::Failed,
+        End::TimeLimit => QueueState::TimeLimit,
+        End::Orphaned => QueueState::Orphaned,
+        End::Rejected => QueueState::Rejected,
+        End::Pruned => QueueState::Pruned,
     }
 }
 
@@ -129,9 +129,9 @@ pub fn name_of_end(end: End) -> &'static str {
     }
 }
 
-/// The name of a standing, as answers have it.
-pub fn name_of_standing(standing: Standing) -> String {
-    serde_json::to_value(standing)
+/// The name of a state, as answers have it.
+pub fn name_of_state(state: QueueState) -> String {
+    serde_json::to_value(state)
         .ok()
         .and_then(|name| Some(name.as_str()?.to_owned()))
         .unwrap_or_default()

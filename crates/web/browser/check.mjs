@@ -59,7 +59,7 @@ async function checkUpdate(page) {
 async function checkQueue(page, waits) {
   await go(page, "queue");
   let slowest = 0;
-  for (const text of ["bert", "gpus>=2", "standing:waiting", ""]) {
+  for (const text of ["bert", "gpus>=2", "state:waiting", ""]) {
     const first = await filterTime(page, text);
     const second = await filterTime(page, text);
     slowest = Math.max(slowest, Math.min(first.ms, second.ms));

@@ -19,7 +19,7 @@ async function checkFilter(page) {
   await go(page, "queue");
   await page.click(".choice >> text=All");
   let slowest = 0;
-  for (const text of ["bert", "gpus>=8 team-03", "waited>1s -unet", "standing:running priority>=2", "nothing-is-called-so", ""]) {
+  for (const text of ["bert", "gpus>=8 team-03", "waited>1s -unet", "state:running priority>=2", "nothing-is-called-so", ""]) {
     // The better of two: the bound is on the page, not on what else the machine does.
     const first = await filterTime(page, text);
     const { ms, count } = await filterTime(page, text).then(second => (second.ms < first.ms ? second : first));
@@ -66,7 +66,7 @@ async function foretell(page) {
     const now = Date.now() / 1000;
     const around = (at, by) => ({ low: now + at - by, likely: now + at, high: now + at + by });
     const jobs = Array.from({ length: 10000 }, (_, index) => ({
-      job: index + 1, standing: "waiting", confidence: 0.8, starts: around(600 + index, 300), ends: around(4000 + index, 900),
+      job: index + 1, state: "waiting", confidence: 0.8, starts: around(600 + index, 300), ends: around(4000 + index, 900),
       basis: "`priority` from now on, with 2,000 estimates of the past beside what came of them",
     }));
     return route.fulfill({ json: { schema_version: 1, jobs } });

@@ -4,7 +4,7 @@ import { actOnNode } from "./ask.js";
 import { jobColour, tenantColour } from "./colours.js";
 import { choice, el, renew, setText, tile } from "./dom.js";
 import { ClusterMap } from "./map.js";
-import { count, isOver, isPlaced, moment, percent, span, standingName, standingTone } from "./words.js";
+import { count, isOver, isPlaced, moment, percent, span, stateName, stateTone } from "./words.js";
 
 const LISTED = 6;
 
@@ -52,7 +52,7 @@ export function cluster(yard) {
     }
     const jobs = row.gpus[spot.gpu] ?? [];
     const known = jobs.map(id => yard.jobs.get(id));
-    renew(aside, [row, spot.gpu, by, yard.status.role, known.map(job => [job?.standing, job?.progress])], () => describe(row, spot, jobs));
+    renew(aside, [row, spot.gpu, by, yard.status.role, known.map(job => [job?.state, job?.progress])], () => describe(row, spot, jobs));
     for (const since of aside.querySelectorAll("[data-since]")) setText(since, ` for ${span(yard.now() - Number(since.dataset.since))}`);
   }
 
@@ -82,7 +82,7 @@ export function cluster(yard) {
     return el("li", {},
       el("div", {}, name),
       el("div", { class: "small soft" }, `${job.user}${job.tenant === job.user ? "" : ` · ${job.tenant}`} · ${count(job.gpus)} GPU${job.gpus === 1 ? "" : "s"}${part ? ` · ${percent(part / 1000)} of each` : ""}`),
-      el("div", { class: "small" }, el("span", { class: "badge", data: { tone: standingTone(job.standing) } }, standingName(job.standing)),
+      el("div", { class: "small" }, el("span", { class: "badge", data: { tone: stateTone(job.state) } }, stateName(job.state)),
         el("span", { data: { since: String(job.since) } }), job.progress === null ? "" : ` · ${percent(job.progress)} done`));
   }
 
@@ -107,8 +107,8 @@ export function cluster(yard) {
   /** The few that are looked for first: who is next, and who just ended. */
   function lists() {
     const [waits, over] = [[], []];
-    for (const job of yard.jobs.values()) (isOver(job.standing) ? over : isPlaced(job.standing) ? [] : waits).push(job);
-    const entry = (job, rest) => el("li", {}, el("span", { class: "badge", data: { tone: standingTone(job.standing) } }, standingName(job.standing)),
+    for (const job of yard.jobs.values()) (isOver(job.state) ? over : isPlaced(job.state) ? [] : waits).push(job);
+    const entry = (job, rest) => el("li", {}, el("span", { class: "badge", data: { tone: stateTone(job.state) } }, stateName(job.state)),
       el("a", { href: `#/job/${job.id}` }, `${job.id} ${job.name}`), el("span", { class: "soft" }, job.user), el("span", { class: "rest", title: rest }, rest));
     waits.sort((a, b) => b.priority - a.priority || a.submitted - b.submitted);
     over.sort((a, b) => b.since - a.since);
@@ -139,7 +139,7 @@ export function cluster(yard) {
 function list(title) {
   const items = el("ul", { class: "list" });
   const box = el("div", { class: "card", hidden: true }, el("h2", {}, title), items);
-  return { box, set: (jobs, entry) => { box.hidden = !jobs.length; renew(items, jobs.map(job => [job.id, job.standing, job.why]), () => jobs.map(entry)); } };
+  return { box, set: (jobs, entry) => { box.hidden = !jobs.length; renew(items, jobs.map(job => [job.id, job.state, job.why]), () => jobs.map(entry)); } };
 }
 
 /** Racks where there are any, else a group for each type of GPU. */

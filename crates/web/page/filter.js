@@ -1,5 +1,5 @@
 // The filter of jobs: terms that must all hold.
-//   word   user:ann   standing:wait   gpus>=8   waited>1h30m   mine   -term
+//   word   user:ann   state:wait   gpus>=8   waited>1h30m   mine   -term
 
 import { isOver } from "./words.js";
 
@@ -11,7 +11,7 @@ const COMPARE = {
   "<": (a, b) => a < b,
   "=": (a, b) => a === b,
 };
-const TEXTS = ["name", "user", "tenant", "standing", "why"];
+const TEXTS = ["name", "user", "tenant", "state", "why"];
 
 /** `90`, `1h`, `1h30m` in seconds; NaN for anything else. */
 export function amount(text) {
@@ -51,13 +51,13 @@ function term(text, yard) {
     return job => job[key].toLowerCase().includes(value);
   }
   if (text === "mine") return job => job.user === yard.status?.user;
-  if (text === "over") return job => isOver(job.standing);
+  if (text === "over") return job => isOver(job.state);
   if (/^#?\d+$/.test(text)) {
     const id = text.replace("#", "");
     return job => String(job.id).startsWith(id) || job.name.includes(id);
   }
   return job => job.name.toLowerCase().includes(text) || job.user.toLowerCase().includes(text)
-    || job.tenant.toLowerCase().includes(text) || job.standing.includes(text) || job.why.toLowerCase().includes(text);
+    || job.tenant.toLowerCase().includes(text) || job.state.includes(text) || job.why.toLowerCase().includes(text);
 }
 
 /** All terms of a text: `{ test }`, or `{ error }` in words. */

@@ -6,7 +6,7 @@ import { jobColour } from "./colours.js";
 import { Curve } from "./curve.js";
 import { el, renew, setText, tile } from "./dom.js";
 import { Log } from "./log.js";
-import { count, expected, figure, isOver, isPlaced, moment, percent, span, standingName, standingTone } from "./words.js";
+import { count, expected, figure, isOver, isPlaced, moment, percent, span, stateName, stateTone } from "./words.js";
 
 const EVERY = 2;
 const POINTS_MAX = 600;
@@ -45,11 +45,11 @@ export function job(yard, part) {
     asked = yard.now();
     seen = yard.jobs.get(id);
     try {
-      const over = detail && isOver(detail.standing);
+      const over = detail && isOver(detail.state);
       detail = await get(`/v1/jobs/${id}`);
-      if (!over && !isOver(detail.standing) && (await has("/v1/jobs/{id}/eta"))) eta = await get(`/v1/jobs/${id}/eta`).catch(() => null);
-      else if (isOver(detail.standing)) eta = null;
-      const said = isOver(detail.standing) || isPlaced(detail.standing) ? null : await get(`/v1/jobs/${id}/why`);
+      if (!over && !isOver(detail.state) && (await has("/v1/jobs/{id}/eta"))) eta = await get(`/v1/jobs/${id}/eta`).catch(() => null);
+      else if (isOver(detail.state)) eta = null;
+      const said = isOver(detail.state) || isPlaced(detail.state) ? null : await get(`/v1/jobs/${id}/why`);
       explain(said);
       show();
     } catch (problem) {
@@ -66,8 +66,8 @@ export function job(yard, part) {
     setText(title, `${id} ${detail.name}`);
     document.title = `${id} ${detail.name} · Trainyard`;
     swatch.style.background = jobColour(id);
-    badge.dataset.tone = standingTone(live.standing);
-    setText(badge, standingName(live.standing));
+    badge.dataset.tone = stateTone(live.state);
+    setText(badge, stateName(live.state));
     buttons(live);
     const rows = detail.attempts.toReversed().map(launch);
     attempts.replaceChildren(...(rows.length ? rows : [el("tr", {}, el("td", { class: "words soft", colspan: "5" }, "Not launched yet."))]));
@@ -88,10 +88,10 @@ export function job(yard, part) {
     tiles.gpus.set(part ? percent(part / 1000) : count(live.gpus), part ? "Of a GPU" : "GPUs");
     tiles.waited.set(span(yard.waited(live)), live.started ? "Waited" : "Waits for");
     tiles.ran.set(span(live.seen ? yard.ran(live) : live.ran_seconds), live.restarts ? `Ran · ${live.restarts} restart${live.restarts === 1 ? "" : "s"}, ${live.preemptions} for others` : "Ran");
-    tiles.progress.set(percent(live.standing === "finished" ? 1 : live.progress));
-    tiles.starts.box.hidden = Boolean(live.started) || isOver(live.standing) || !eta?.starts;
+    tiles.progress.set(percent(live.state === "finished" ? 1 : live.progress));
+    tiles.starts.box.hidden = Boolean(live.started) || isOver(live.state) || !eta?.starts;
     tiles.starts.set(expected(eta?.starts, now), eta ? `Expected start, ${percent(eta.confidence)} sure` : undefined);
-    tiles.ends.box.hidden = isOver(live.standing) || !eta?.ends;
+    tiles.ends.box.hidden = isOver(live.state) || !eta?.ends;
     tiles.ends.set(expected(eta?.ends, now), "Expected end");
     tiles.ends.box.title = tiles.starts.box.title = eta?.basis ?? "";
   }
@@ -99,8 +99,8 @@ export function job(yard, part) {
   function buttons(live) {
     const may = yard.rules(live);
     const held = live.why.startsWith("is held");
-    const over = isOver(live.standing);
-    const wanted = !may ? [] : over ? (live.standing === "failed" ? ["requeue"] : []) : [held ? "release" : "hold", ...(isPlaced(live.standing) ? ["requeue"] : []), "cancel"];
+    const over = isOver(live.state);
+    const wanted = !may ? [] : over ? (live.state === "failed" ? ["requeue"] : []) : [held ? "release" : "hold", ...(isPlaced(live.state) ? ["requeue"] : []), "cancel"];
     if (acts === wanted.join()) return;
     acts = wanted.join();
     const names = { hold: "Hold", release: "Release", requeue: "Requeue", cancel: "Cancel" };
@@ -131,7 +131,7 @@ export function job(yard, part) {
   function throughput() {
     const rate = detail.report?.rate ?? detail.measured.rate;
     const told = (detail.pace ?? []).map(point => [point.at, point.rate]);
-    if (rate !== null && rate !== undefined && isPlaced(detail.standing)) points.push([yard.now(), rate]);
+    if (rate !== null && rate !== undefined && isPlaced(detail.state)) points.push([yard.now(), rate]);
     if (points.length > POINTS_MAX) points.shift();
     const shown = told.length > 1 ? told : points;
     const drawn = shown.length > 1;
@@ -166,7 +166,7 @@ export function job(yard, part) {
   }
 
   function update(clockOnly) {
-    const stale = yard.now() - asked > EVERY && !(detail && isOver(detail.standing));
+    const stale = yard.now() - asked > EVERY && !(detail && isOver(detail.state));
     if (!missing.hidden) return;
     if (stale || (yard.jobs.get(id) !== seen && yard.now() - asked > 0.2) || !asked) refresh();
     else if (detail && clockOnly) clock();

@@ -4,13 +4,13 @@ import { jobColour } from "./colours.js";
 import { choice, el, setText } from "./dom.js";
 import { parseFilter } from "./filter.js";
 import { Table } from "./table.js";
-import { count, expectedShort, isOver, isPlaced, percent, span, standingName, standingTone } from "./words.js";
+import { count, expectedShort, isOver, isPlaced, percent, span, stateName, stateTone } from "./words.js";
 
 const SCOPES = {
-  open: ["Open", job => !isOver(job.standing)],
-  waiting: ["Waiting", job => !isOver(job.standing) && !isPlaced(job.standing)],
-  running: ["Running", job => isPlaced(job.standing)],
-  over: ["Over", job => isOver(job.standing)],
+  open: ["Open", job => !isOver(job.state)],
+  waiting: ["Waiting", job => !isOver(job.state) && !isPlaced(job.state)],
+  running: ["Running", job => isPlaced(job.state)],
+  over: ["Over", job => isOver(job.state)],
   all: ["All", () => true],
 };
 const ORDER = ["running", "starting", "saving", "waiting", "unadmitted", "blocked"];
@@ -23,7 +23,7 @@ export function queue(yard) {
     { key: "name", title: "Name", width: "minmax(8rem, 1.3fr)", class: "name", fill: fillName, sort: job => job.name.toLowerCase() },
     { key: "user", title: "User", width: "minmax(3.5rem, .5fr)", class: "user", fill: (cell, job) => text(cell, job.user), sort: job => job.user },
     { key: "tenant", title: "Tenant", width: "minmax(4rem, .5fr)", class: "tenant", fill: (cell, job) => text(cell, job.tenant), sort: job => job.tenant },
-    { key: "standing", title: "Standing", width: "6.2rem", class: "standing", fill: fillStanding, sort: job => ORDER.indexOf(job.standing) + (isOver(job.standing) ? 100 : 0) },
+    { key: "state", title: "State", width: "6.2rem", class: "state", fill: fillState, sort: job => ORDER.indexOf(job.state) + (isOver(job.state) ? 100 : 0) },
     { key: "gpus", title: "GPUs", width: "3.2rem", class: "number gpus", fill: (cell, job) => text(cell, String(job.gpus)), sort: job => job.gpus, down: true },
     { key: "priority", title: "Prio", width: "3rem", class: "number", fill: (cell, job) => text(cell, String(job.priority)), sort: job => job.priority, down: true },
     { key: "waited", title: "Waited", width: "4.8rem", class: "number", fill: (cell, job) => text(cell, span(yard.waited(job))), sort: job => yard.waited(job), down: true },
@@ -43,31 +43,31 @@ export function queue(yard) {
 
   function etaOf(job) {
     const eta = yard.etas.get(job.id);
-    return isOver(job.standing) ? null : isPlaced(job.standing) ? eta?.ends : eta?.starts;
+    return isOver(job.state) ? null : isPlaced(job.state) ? eta?.ends : eta?.starts;
   }
 
   function fillName(cell, job) {
     if (!cell.firstChild) cell.append(el("i", { class: "swatch" }), el("span"));
-    const running = isPlaced(job.standing);
+    const running = isPlaced(job.state);
     cell.firstChild.hidden = !running;
     if (running) cell.firstChild.style.background = jobColour(job.id);
     setText(cell.lastChild, innerWidth <= 760 ? `${job.id} ${job.name}` : job.name);
   }
 
-  function fillStanding(cell, job) {
+  function fillState(cell, job) {
     if (!cell.firstChild) cell.append(el("span", { class: "badge" }));
-    cell.firstChild.dataset.tone = standingTone(job.standing);
-    setText(cell.firstChild, standingName(job.standing));
+    cell.firstChild.dataset.tone = stateTone(job.state);
+    setText(cell.firstChild, stateName(job.state));
   }
 
   function fillEta(cell, job) {
     const when = etaOf(job);
-    const what = isPlaced(job.standing) ? "ends in" : "starts in";
+    const what = isPlaced(job.state) ? "ends in" : "starts in";
     setText(cell, when ? `${what} ${expectedShort(when, yard.now())}` : "");
   }
 
   function fillWhy(cell, job) {
-    const said = job.why || (isPlaced(job.standing) ? job.holds.map(one => `${one.node} ×${one.gpus.length}`).join(", ") : "");
+    const said = job.why || (isPlaced(job.state) ? job.holds.map(one => `${one.node} ×${one.gpus.length}`).join(", ") : "");
     setText(cell, said);
     cell.title = said;
   }
@@ -100,8 +100,8 @@ export function queue(yard) {
       scoped.push(job);
       if (test(job)) rows.push(job);
     }
-    const rank = new Map(ORDER.map((standing, index) => [standing, index]));
-    const place = job => rank.get(job.standing) ?? ORDER.length;
+    const rank = new Map(ORDER.map((state, index) => [state, index]));
+    const place = job => rank.get(job.state) ?? ORDER.length;
     if (!table.sort) rows.sort((a, b) => place(a) - place(b) || (place(a) === ORDER.length ? b.since - a.since : a.id - b.id));
     const more = yard.leftOut ? `, ${count(yard.leftOut)} more are not shown` : "";
     const all = `${count(scoped.length)} job${scoped.length === 1 ? "" : "s"}`;

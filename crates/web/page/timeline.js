@@ -87,7 +87,7 @@ export function timeline(yard) {
     const waits = [];
     for (const [id, { starts }] of yard.etas) {
       const job = yard.jobs.get(id);
-      if (starts && job && !isOver(job.standing) && !isPlaced(job.standing)) waits.push([job, starts]);
+      if (starts && job && !isOver(job.state) && !isPlaced(job.state)) waits.push([job, starts]);
     }
     waits.sort((a, b) => a[1].likely - b[1].likely || a[0].id - b[0].id);
     next.hidden = !waits.length;

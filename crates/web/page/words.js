@@ -1,4 +1,4 @@
-// Numbers, times and standings for people.
+// Numbers, times and states for people.
 
 /** `45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`. */
 export function span(seconds) {
@@ -74,12 +74,12 @@ const TONES = {
 };
 const NAMES = { "time-limit": "time limit", unadmitted: "not admitted", blocked: "blocked" };
 
-/** What a standing is called, and its tone. */
-export const standingName = standing => NAMES[standing] ?? standing;
-export const standingTone = standing => TONES[standing] ?? "";
+/** What a state is called, and its tone. */
+export const stateName = state => NAMES[state] ?? state;
+export const stateTone = state => TONES[state] ?? "";
 
 /** Whether a job is over. */
-export const isOver = standing => !["blocked", "unadmitted", "waiting", "starting", "running", "saving"].includes(standing);
+export const isOver = state => !["blocked", "unadmitted", "waiting", "starting", "running", "saving"].includes(state);
 
 /** Whether a job holds GPUs. */
-export const isPlaced = standing => ["starting", "running", "saving"].includes(standing);
+export const isPlaced = state => ["starting", "running", "saving"].includes(state);

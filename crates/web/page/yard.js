@@ -60,7 +60,7 @@ export class Yard {
 
   /** Seconds a job has held GPUs by now. */
   ran(job) {
-    const goes = job.standing === "running" || job.standing === "saving" || job.standing === "starting";
+    const goes = job.state === "running" || job.state === "saving" || job.state === "starting";
     return job.ran_seconds + (goes ? Math.max(0, this.now() - job.seen) : 0);
   }
 

@@ -139,8 +139,8 @@ const SAMPLES: &[Sample] = &[
     Sample {
         format: "trainyard-live",
         text: "{\"schema_version\":1,\"jobs\":[\n\
-               {\"id\":1,\"name\":\"a\",\"tenant\":\"t\",\"standing\":\"finished\",\"gpus\":1,\"submitted\":1714557600.5,\"ended\":1714557700.5,\"ran_seconds\":60.25,\"priority\":0},\n\
-               {\"id\":2,\"name\":\"b\",\"tenant\":\"t\",\"standing\":\"failed\",\"gpus\":2,\"submitted\":1714557609,\"ended\":1714557700.5,\"ran_seconds\":77,\"priority\":3}\n]}\n",
+               {\"id\":1,\"name\":\"a\",\"tenant\":\"t\",\"state\":\"finished\",\"gpus\":1,\"submitted\":1714557600.5,\"ended\":1714557700.5,\"ran_seconds\":60.25,\"priority\":0},\n\
+               {\"id\":2,\"name\":\"b\",\"tenant\":\"t\",\"state\":\"failed\",\"gpus\":2,\"submitted\":1714557609,\"ended\":1714557700.5,\"ran_seconds\":77,\"priority\":3}\n]}\n",
         separator: None,
         is_headed: false,
         numbers: &[

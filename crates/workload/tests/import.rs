@@ -133,11 +133,11 @@ fn sacct_knows_gpus_steps_and_jobs_that_never_ran() {
 #[test]
 fn the_history_of_a_daemon_is_a_trace() {
     let text = r#"{"jobs":[
-        {"id":2,"name":"c","user":"ada","tenant":"t","standing":"running","since":1.0,"gpus":1,"holds":[],"attempt":1,
+        {"id":2,"name":"c","user":"ada","tenant":"t","state":"running","since":1.0,"gpus":1,"holds":[],"attempt":1,
          "submitted":1714557650.0,"started":1714557651.0,"ended":null,"ran_seconds":3.5,"priority":0,"why":""},
         {"id":1,"name":"b|x","user":"ada","tenant":"t","standing":"cancelled","gpus":2,"submitted":1714557610.5,
          "ended":1714557640.0,"ran_seconds":0.0,"priority":0},
-        {"id":0,"name":"a","user":"ada","tenant":"t","standing":"finished","gpus":4,"submitted":1714557600.5,
+        {"id":0,"name":"a","user":"ada","tenant":"t","state":"finished","gpus":4,"submitted":1714557600.5,
          "ended":1714557700.0,"ran_seconds":60.25,"priority":7}],"schema_version":1}"#;
     let imported = read(text);
     let summary = summary(&imported);

@@ -18,7 +18,7 @@ pub enum LiveCommand {
     Plan(PlanArgs),
     /// List jobs.
     #[command(
-        after_help = "Examples:\n  trainyard ps\n  trainyard ps -a --user ada --limit 20\n  trainyard ps --standing waiting --json"
+        after_help = "Examples:\n  trainyard ps\n  trainyard ps -a --user ada --limit 20\n  trainyard ps --state waiting --json"
     )]
     Ps(PsArgs),
     /// Say why a job waits, what blocks it, and the nearest change that would admit it.
@@ -259,9 +259,9 @@ pub struct PsArgs {
     /// Of this tenant only.
     #[arg(long, value_name = "TENANT")]
     pub tenant: Option<String>,
-    /// Standing there only: waiting, running, failed, ...
-    #[arg(long, value_name = "STANDING")]
-    pub standing: Option<String>,
+    /// In this state only: waiting, running, failed, ...
+    #[arg(long, value_name = "STATE")]
+    pub state: Option<String>,
     /// At most so many.
     #[arg(long, value_name = "NUMBER", default_value_t = 200)]
     pub limit: u32,

@@ -19,7 +19,7 @@ pub fn status(asking: &Asking, output: &Output) -> Result<(), Failure> {
         return output.print_json(&versioned(&status));
     }
     let jobs: Vec<String> =
-        status.jobs.iter().map(|(standing, count)| format!("{count} {standing}")).collect();
+        status.jobs.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let mut text = format!(
         "version  {}\npolicy   {}\njobs     {}\nGPUs     {} of {} in use, {} out of service\nup       {} (start {})\nyou      {} ({})\nusers    {}\n",
         status.version,

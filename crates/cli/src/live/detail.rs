@@ -2,7 +2,7 @@
 
 use super::args::OneJob;
 use super::client::Client;
-use super::show::{asked, clock, holdings, length, standing, versioned};
+use super::show::{asked, clock, holdings, length, state, versioned};
 use crate::failure::Failure;
 use crate::output::Output;
 use trainyard_api::answer::{AttemptRow, JobDetail, Measured};
@@ -35,7 +35,7 @@ pub fn facts(detail: &JobDetail) -> Vec<(&'static str, String)> {
     let lines = [
         ("job", format!("{} ({})", row.id, row.name)),
         ("of", format!("{}, tenant {}", row.user, row.tenant)),
-        ("standing", standing(row.standing) + &done.unwrap_or_default()),
+        ("state", state(row.state) + &done.unwrap_or_default()),
         ("why", row.why.clone()),
         ("command", spec.argv.join(" ")),
         ("in", spec.cwd.clone().unwrap_or_default()),

@@ -2,7 +2,7 @@
 
 use super::args::{EtaArgs, WhatIfArgs};
 use super::client::{Client, Repeat};
-use super::show::{clock, length, now, standing, versioned};
+use super::show::{clock, length, now, state, versioned};
 use crate::choice::split_choices;
 use crate::failure::Failure;
 use crate::options;
@@ -37,7 +37,7 @@ pub fn eta(args: &EtaArgs, output: &Output) -> Result<(), Failure> {
 }
 
 fn one(answer: &EtaAnswer) -> String {
-    let mut text = format!("job {} is {}\n", answer.job, standing(answer.standing));
+    let mut text = format!("job {} is {}\n", answer.job, state(answer.state));
     let mut line = |what: &str, expected: &Option<Expected>| {
         let Some(Expected { low, likely, high }) = expected else {
             return text.push_str(&format!("{what:<8}cannot be told\n"));
@@ -76,14 +76,14 @@ fn list(jobs: &[EtaAnswer], output: &Output) -> String {
         }
     };
     let row = |eta: &EtaAnswer| {
-        let mut row = vec![eta.job.to_string(), standing(eta.standing)];
+        let mut row = vec![eta.job.to_string(), state(eta.state)];
         row.extend(cells(&eta.starts));
         row.extend(cells(&eta.ends));
         row
     };
     let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
     let range = format!("{:.0} %", jobs[0].confidence * 100.0);
-    let heading = ["id", "standing", "starts", range.as_str(), "ends", range.as_str()];
+    let heading = ["id", "state", "starts", range.as_str(), "ends", range.as_str()];
     listing(&heading, &rows, output.ink, output.width)
 }
 

@@ -2,13 +2,13 @@
 
 use super::args::LogsArgs;
 use super::client::Client;
-use super::show::{standing, versioned};
+use super::show::{state, versioned};
 use crate::failure::Failure;
 use crate::output::{Output, note};
 use serde_json::json;
 use std::thread::sleep;
 use std::time::Duration;
-use trainyard_api::answer::{JobDetail, Standing};
+use trainyard_api::answer::{JobDetail, QueueState};
 use trainyard_daemon::desk::LogChunk;
 
 /// As much of a log as one request asks for.
@@ -51,7 +51,7 @@ pub fn wait(client: Client, jobs: &[u32]) -> Result<(), Failure> {
         let mut pause = Pause::default();
         let detail = loop {
             let detail = detail(&client, *id)?;
-            if detail.row.standing.is_over() {
+            if detail.row.state.is_over() {
                 break detail;
             }
             pause.wait();
@@ -60,7 +60,7 @@ pub fn wait(client: Client, jobs: &[u32]) -> Result<(), Failure> {
         if code != 0 {
             let outcome = detail.attempts.last().map(|attempt| attempt.outcome.as_str());
             let outcome = outcome.filter(|text| !text.is_empty()).map(|text| format!(": {text}"));
-            let (word, outcome) = (standing(detail.row.standing), outcome.unwrap_or_default());
+            let (word, outcome) = (state(detail.row.state), outcome.unwrap_or_default());
             note(&format!("job {id} {word}{outcome}"));
         }
         worst = if worst == 0 { code } else { worst };
@@ -77,9 +77,9 @@ fn exit_code(detail: &JobDetail) -> u8 {
     let last = detail.attempts.last();
     let code = last.and_then(|attempt| attempt.exit_code).filter(|code| *code != 0);
     let signal = last.and_then(|attempt| attempt.signal).map(|signal| 128 + signal);
-    match detail.row.standing {
-        Standing::Finished => 0,
-        Standing::Rejected => 4,
+    match detail.row.state {
+        QueueState::Finished => 0,
+        QueueState::Rejected => 4,
         // Only the lowest byte of a code ever comes out of a process.
         _ => code.or(signal).map_or(1, |code| (code & 0xff).max(1) as u8),
     }
@@ -220,7 +220,7 @@ impl Log {
             let row = detail(client, self.job)?.row;
             if row.attempt > place.attempt {
                 place = Place { attempt: place.attempt + 1, from: 0 };
-            } else if row.standing.is_over() {
+            } else if row.state.is_over() {
                 return Ok(());
             } else {
                 // Whoever looks at nothing is told once why, as soon as it is more than a moment.

@@ -2,12 +2,12 @@
 
 use super::args::{OneJob, PsArgs, SomeJobs};
 use super::client::{Client, Repeat};
-use super::show::{clock, holdings, ids, since, standing, versioned};
+use super::show::{clock, holdings, ids, since, state, versioned};
 use crate::failure::Failure;
 use crate::output::{Output, note};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use trainyard_api::answer::{JobRow, Standing, WhyAnswer};
+use trainyard_api::answer::{JobRow, QueueState, WhyAnswer};
 use trainyard_daemon::desk::Act;
 use trainyard_profile::InputError;
 use trainyard_report::table::listing;
@@ -17,33 +17,33 @@ struct Jobs {
     jobs: Vec<JobRow>,
 }
 
-/// All standings by name.
-const STANDINGS: [Standing; 13] = [
-    Standing::Blocked,
-    Standing::Unadmitted,
-    Standing::Waiting,
-    Standing::Starting,
-    Standing::Running,
-    Standing::Saving,
-    Standing::Finished,
-    Standing::Cancelled,
-    Standing::Failed,
-    Standing::TimeLimit,
-    Standing::Orphaned,
-    Standing::Rejected,
-    Standing::Pruned,
+/// All states by name.
+const STATES: [QueueState; 13] = [
+    QueueState::Blocked,
+    QueueState::Unadmitted,
+    QueueState::Waiting,
+    QueueState::Starting,
+    QueueState::Running,
+    QueueState::Saving,
+    QueueState::Finished,
+    QueueState::Cancelled,
+    QueueState::Failed,
+    QueueState::TimeLimit,
+    QueueState::Orphaned,
+    QueueState::Rejected,
+    QueueState::Pruned,
 ];
 
 /// `ps`.
 pub fn list(args: &PsArgs, output: &Output) -> Result<(), Failure> {
-    let wanted = args.standing.as_deref().map(named).transpose()?;
+    let wanted = args.state.as_deref().map(named).transpose()?;
     // Asking for jobs that are over is asking for them too.
-    let all = args.all || wanted.is_some_and(Standing::is_over);
+    let all = args.all || wanted.is_some_and(QueueState::is_over);
     let mut query = vec![("limit", args.limit.to_string())];
     query.extend(all.then(|| ("all", "true".to_owned())));
     query.extend(args.user.clone().map(|user| ("user", user)));
     query.extend(args.tenant.clone().map(|tenant| ("tenant", tenant)));
-    query.extend(wanted.map(|wanted| ("standing", standing(wanted))));
+    query.extend(wanted.map(|wanted| ("state", state(wanted))));
     query.extend(args.before.map(|before| ("before", before.to_string())));
     let client = Client::open(&args.asking)?;
     if args.asking.json {
@@ -58,7 +58,7 @@ pub fn list(args: &PsArgs, output: &Output) -> Result<(), Failure> {
         });
     }
     let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
-    let heading = ["id", "name", "user", "standing", "for", "GPUs", "held", "where", "done", "why"];
+    let heading = ["id", "name", "user", "state", "for", "GPUs", "held", "where", "done", "why"];
     output.print(&listing(&heading, &rows, output.ink, output.width))?;
     if jobs.len() >= args.limit as usize {
         let last = jobs.iter().map(|job| job.id).min().unwrap_or(0);
@@ -76,7 +76,7 @@ fn row(job: &JobRow) -> Vec<String> {
         job.id.to_string(),
         job.name.clone(),
         job.user.clone(),
-        standing(job.standing),
+        state(job.state),
         since(job.since),
         job.gpus.to_string(),
         if held > 0 { held.to_string() } else { String::new() },
@@ -86,12 +86,12 @@ fn row(job: &JobRow) -> Vec<String> {
     ]
 }
 
-fn named(text: &str) -> Result<Standing, Failure> {
-    let found = STANDINGS.into_iter().find(|one| standing(*one) == text);
+fn named(text: &str) -> Result<QueueState, Failure> {
+    let found = STATES.into_iter().find(|one| state(*one) == text);
     found.ok_or_else(|| {
-        let names: Vec<String> = STANDINGS.into_iter().map(standing).collect();
-        let fault = InputError::unknown(0, "standing", text, names.iter().map(String::as_str));
-        Failure::input("--standing", fault)
+        let names: Vec<String> = STATES.into_iter().map(state).collect();
+        let fault = InputError::unknown(0, "state", text, names.iter().map(String::as_str));
+        Failure::input("--state", fault)
     })
 }
 
@@ -105,7 +105,7 @@ pub fn why(args: &OneJob, output: &Output) -> Result<(), Failure> {
     let mut text = format!(
         "job {} is {} for {}\n",
         answer.job,
-        standing(answer.standing),
+        state(answer.state),
         since(answer.since)
     );
     for reason in &answer.reasons {
@@ -130,7 +130,7 @@ pub fn act(args: &SomeJobs, act: &Act, word: &str, output: &Output) -> Result<()
     for job in &args.jobs {
         match client.send::<JobRow>("POST", &format!("/jobs/{job}/act"), act, Repeat::Unsent) {
             Ok(row) if args.asking.json => done.push(json!(row)),
-            Ok(row) => output.print(&format!("job {job} {word}: {}\n", standing(row.standing)))?,
+            Ok(row) => output.print(&format!("job {job} {word}: {}\n", state(row.state)))?,
             Err(failure) => {
                 // The first is told by whoever ends the program.
                 match &failed {

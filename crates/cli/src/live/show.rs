@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
-use trainyard_api::answer::{Holding, Standing};
+use trainyard_api::answer::{Holding, QueueState};
 use trainyard_api::{JobSpec, SCHEMA_VERSION};
 use trainyard_jobfile::Context;
 
@@ -46,8 +46,8 @@ pub fn since(seconds: f64) -> String {
 }
 
 /// A name of the API as it is written: `time-limit`.
-pub fn standing(standing: Standing) -> String {
-    json!(standing).as_str().unwrap_or_default().to_owned()
+pub fn state(state: QueueState) -> String {
+    json!(state).as_str().unwrap_or_default().to_owned()
 }
 
 /// What a job holds: `n0[0-3] n1[0,2]`.

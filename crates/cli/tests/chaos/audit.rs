@@ -90,17 +90,17 @@ fn ends_as_promised(
         (promises.keys().collect(), rows.keys().collect());
     assert_eq!(known, there, "acknowledged jobs and those of the daemon");
     for (job, promise) in promises.iter() {
-        let standing = rows[job]["standing"].as_str().unwrap_or_default();
+        let state = rows[job]["state"].as_str().unwrap_or_default();
         let by_itself = if promise.code == 0 { "finished" } else { "failed" };
-        let right = match standing {
+        let right = match state {
             "cancelled" => promise.may_be_cancelled,
             // A job may come to its own good end after its cancel is acknowledged and before it hears of it.
             "finished" if promise.cancelled => ends.iter().any(|(ended, _)| ended == job),
             other => !promise.cancelled && other == by_itself,
         };
-        assert!(right, "job {job} is {standing}: {promise:?} {}", rows[job]);
-        findings.cancelled += usize::from(standing == "cancelled");
-        findings.failed_as_told += usize::from(standing == "failed");
+        assert!(right, "job {job} is {state}: {promise:?} {}", rows[job]);
+        findings.cancelled += usize::from(state == "cancelled");
+        findings.failed_as_told += usize::from(state == "failed");
     }
 }
 
@@ -190,7 +190,7 @@ fn exit_codes_are_found(
     ends: &BTreeSet<Launch>,
 ) {
     for (job, row) in rows {
-        if !["finished", "failed"].contains(&row["standing"].as_str().unwrap_or_default()) {
+        if !["finished", "failed"].contains(&row["state"].as_str().unwrap_or_default()) {
             continue;
         }
         let detail = yard.get(&format!("/v1/jobs/{job}"));

@@ -72,7 +72,7 @@ fn a_full_disk_refuses_submissions_loses_nothing_and_is_got_over() {
     );
     let warnings = yard.get("/v1/status")["warnings"].to_string();
     assert!(warnings.contains("the store takes nothing"), "{warnings}");
-    assert_eq!(yard.standing(ends_later), "running", "jobs go on and can be looked at");
+    assert_eq!(yard.state(ends_later), "running", "jobs go on and can be looked at");
     fs::write(yard.folder.join("go"), "").expect("a file");
     let (status, _) =
         yard.post(&format!("/v1/jobs/{ends_later}/act"), &serde_json::json!({"action": "cancel"}));
@@ -173,9 +173,9 @@ fn a_torn_last_write_costs_nothing_that_was_acknowledged() {
         drop(file);
         yard.start();
         for &job in &jobs {
-            assert_eq!(yard.standing(job), "blocked", "job {job} is there in round {round}");
+            assert_eq!(yard.state(job), "blocked", "job {job} is there in round {round}");
         }
-        assert_eq!(yard.standing(running), "running");
+        assert_eq!(yard.state(running), "running");
         let cancel = serde_json::json!({ "action": "cancel" });
         assert_eq!(yard.post(&format!("/v1/jobs/{running}/act"), &cancel).0, 200);
         yard.until(running, "cancelled");
@@ -201,13 +201,13 @@ fn a_log_that_lost_its_tail_leaves_whole_jobs_and_no_stray_process() {
     file.set_len(length - 5000).expect("it can be cut");
     drop(file);
     yard.start();
-    assert_eq!(yard.standing(early), "blocked");
+    assert_eq!(yard.state(early), "blocked");
     let row = yard.get("/v1/jobs");
     let shown = row["jobs"].as_array().expect("rows").iter().any(|row| row["id"] == late);
     let pid = fs::read_to_string(yard.folder.join("pid")).expect("a number");
     let alive = || Path::new("/proc").join(pid.trim()).exists();
     if shown {
-        assert!(alive() && yard.standing(late) == "running", "{row}");
+        assert!(alive() && yard.state(late) == "running", "{row}");
     } else {
         within("what nobody knows of is stopped", || !alive());
     }

@@ -112,13 +112,13 @@ impl Yard {
         serde_json::json!({ "jobs": [spec] })
     }
 
-    pub fn standing(&self, job: u64) -> String {
+    pub fn state(&self, job: u64) -> String {
         let row = self.get(&format!("/v1/jobs/{job}"));
-        row["standing"].as_str().unwrap_or_default().to_owned()
+        row["state"].as_str().unwrap_or_default().to_owned()
     }
 
-    pub fn until(&self, job: u64, standing: &str) {
-        within(&format!("job {job} is {standing}"), || self.standing(job) == standing);
+    pub fn until(&self, job: u64, state: &str) {
+        within(&format!("job {job} is {state}"), || self.state(job) == state);
     }
 }
 

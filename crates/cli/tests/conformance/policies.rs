@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use trainyard_api::JobSpec;
-use trainyard_api::answer::{EventRow, Standing, SubmitRequest};
+use trainyard_api::answer::{EventRow, QueueState, SubmitRequest};
 use trainyard_backend::{Backend, Local, LocalOptions, Report};
 use trainyard_daemon::core::CoreOptions;
 use trainyard_daemon::desk::{Desk, JobFilter};
@@ -44,7 +44,7 @@ pub struct Course {
     /// What the first decision launched, and where.
     pub first: BTreeMap<u32, Vec<u8>>,
     /// How each ended.
-    pub ends: BTreeMap<u32, Standing>,
+    pub ends: BTreeMap<u32, QueueState>,
     /// Launches of each.
     pub launches: BTreeMap<u32, u32>,
 }
@@ -123,8 +123,8 @@ pub fn play(arm: &str, policy: &str, yard: Yard) -> Course {
         course(&front).await
     });
     host.stop();
-    for (job, standing) in &course.ends {
-        assert_eq!(*standing, Standing::Finished, "{arm}, {policy}, job {job}: {course:?}");
+    for (job, state) in &course.ends {
+        assert_eq!(*state, QueueState::Finished, "{arm}, {policy}, job {job}: {course:?}");
         let runs =
             (1..=course.launches[job]).map(|n| evidence.times_run((JobId(*job), Attempt(n))));
         // A simulated job leaves no evidence; its machine counts by itself.
@@ -220,7 +220,7 @@ async fn course(front: &Front) -> Course {
             course.first.insert(job, gpus);
         }
     }
-    course.ends = rows.iter().map(|row| (row.id, row.standing)).collect();
+    course.ends = rows.iter().map(|row| (row.id, row.state)).collect();
     course
 }
 

@@ -106,12 +106,12 @@ impl Daemon {
         submitted["jobs"][0].as_u64().expect("an id").to_string()
     }
 
-    pub fn standing(&self, job: &str) -> String {
+    pub fn state(&self, job: &str) -> String {
         let all = self.json(&["ps", "-a", "--json"]);
         let rows = all["jobs"].as_array().expect("rows");
         let id: u64 = job.parse().expect("an id");
         let row = rows.iter().find(|row| row["id"].as_u64() == Some(id));
-        row.map_or_else(String::new, |row| row["standing"].as_str().unwrap_or("").to_owned())
+        row.map_or_else(String::new, |row| row["state"].as_str().unwrap_or("").to_owned())
     }
 
     /// Asks again until the answer contains a text.
@@ -127,11 +127,11 @@ impl Daemon {
         }
     }
 
-    pub fn wait_until(&self, job: &str, standing: &str) {
+    pub fn wait_until(&self, job: &str, state: &str) {
         let begun = Instant::now();
-        while self.standing(job) != standing {
+        while self.state(job) != state {
             let late = begun.elapsed() > PATIENCE;
-            assert!(!late, "job {job} is {} and not {standing}", self.standing(job));
+            assert!(!late, "job {job} is {} and not {state}", self.state(job));
             sleep(Duration::from_millis(30));
         }
     }

@@ -48,7 +48,7 @@ fn a_running_job_shrinks_for_another_and_grows_again() {
     wait_for(&daemon, "the other has some", || !sizes(&daemon, &short).is_empty());
     assert!(sizes(&daemon, &long).iter().any(|gpus| *gpus < 4), "{:?}", sizes(&daemon, &long));
     for job in [&short, &long] {
-        wait_for(&daemon, "all end", || daemon.standing(job) == "finished");
+        wait_for(&daemon, "all end", || daemon.state(job) == "finished");
     }
     let held = sizes(&daemon, &long);
     assert_eq!(held.last(), Some(&4), "it grew again once it was alone: {held:?}");

@@ -99,7 +99,7 @@ fn no_command_prints_a_control_character_of_a_name_a_reason_or_a_message() {
         &["drain", HOSTILE, "--reason", HOSTILE],
         &["policy", HOSTILE],
         &["policy", HOSTILE, "--json"],
-        &["ps", "--standing", HOSTILE],
+        &["ps", "--state", HOSTILE],
         &["ps", "--tenant", HOSTILE],
         &["submit", HOSTILE],
         &["run", "--detach", "--tenant", HOSTILE, "--env", HOSTILE, "--", "true"],

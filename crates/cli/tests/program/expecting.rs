@@ -27,7 +27,7 @@ fn a_queue_is_foreseen_and_policies_are_compared_on_it() {
     let short = expected(&daemon, "short", 100);
     let [first_eta, long_eta, short_eta] =
         [&first, &long, &short].map(|job| daemon.json(&["eta", job, "--json"]));
-    assert_eq!(first_eta["standing"], "running");
+    assert_eq!(first_eta["state"], "running");
     assert_eq!(first_eta["starts"]["low"], first_eta["starts"]["high"], "it has started");
     // Each begins when the one before it ends; forecasts were made at different moments.
     let near = |one: f64, other: f64, what: &str| assert!((one - other).abs() < 60.0, "{what}");

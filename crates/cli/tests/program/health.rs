@@ -60,7 +60,7 @@ fn an_ill_gpu_is_in_quarantine_alone_its_job_runs_elsewhere_and_an_operator_retu
 
     daemon.said(&["cancel", &job]);
     daemon.wait_until(&job, "cancelled");
-    assert_eq!(daemon.standing(&both), "waiting", "a restart does not heal");
+    assert_eq!(daemon.state(&both), "waiting", "a restart does not heal");
     let said = daemon.said(&["resume", &format!("{}:{held}", host())]);
     assert!(said.contains("is up"), "{said}");
     daemon.wait_until(&both, "finished");
@@ -153,7 +153,7 @@ fn a_program_that_stops_telling_is_called_hung_with_its_rank_and_its_user_decide
 
     let again = submit_still(&daemon, "restart");
     daemon.wait_to_hear(&["events"], &format!("job {again} attempt 1: hung, no step"));
-    assert_eq!(daemon.standing(&told), "running", "it was told, and nothing else");
+    assert_eq!(daemon.state(&told), "running", "it was told, and nothing else");
     let quiet = daemon.json(&["job", "show", &silent, "--json"]);
     assert_eq!(quiet["hung"], serde_json::Value::Null, "who never told does not hang: {quiet}");
 }

@@ -165,7 +165,7 @@ fn measured(daemon: &Daemon, ids: &[(String, usize)]) -> Figures {
     let mut preemptions = 0;
     for (id, number) in ids {
         let detail = daemon.json(&["job", "show", id, "--json"]);
-        assert_eq!(detail["standing"], "finished", "{detail}");
+        assert_eq!(detail["state"], "finished", "{detail}");
         let seconds = |value: &Value| value.as_f64().expect("seconds");
         let submitted = seconds(&detail["submitted"]);
         jobs.push((submitted, *number, seconds(&detail["ended"]) - submitted));

@@ -88,7 +88,7 @@ fn a_daemon_that_is_killed_finds_its_jobs_and_their_ends() {
     daemon.wait_until(&short, "failed");
     let events = daemon.said(&["events"]);
     assert!(events.contains("exit code 7"), "{events}");
-    assert_eq!(daemon.standing(&long), "running");
+    assert_eq!(daemon.state(&long), "running");
     let pids = fs::read_to_string(daemon.folder.join("pids")).expect("it ran");
     assert_eq!(pids.lines().count(), 1, "it was started once: {pids}");
     let alive = Path::new("/proc").join(pids.trim()).exists();
@@ -165,7 +165,7 @@ fn a_store_or_a_log_that_was_deleted_is_missed_and_its_jobs_run_on() {
         put_back(deleted);
     }
     daemon.start_again();
-    assert_eq!(daemon.standing(&job), "running", "nothing was done to it");
+    assert_eq!(daemon.state(&job), "running", "nothing was done to it");
     let pid = fs::read_to_string(daemon.folder.join("pid")).expect("it ran");
     assert!(Path::new("/proc").join(pid.trim()).exists(), "its process is the first one");
 }

@@ -96,7 +96,7 @@ fn is_moved_and_ends_alike(name: &str, training: &Training) {
     daemon.wait_until(&wide, "finished");
     daemon.wait_until(&narrow, "running");
     let begun = Instant::now();
-    while daemon.standing(&job) != "finished" {
+    while daemon.state(&job) != "finished" {
         assert!(begun.elapsed() < 3 * PATIENCE, "{}", daemon.said(&["logs", &job]));
         sleep(Duration::from_millis(50));
     }

@@ -92,7 +92,7 @@ impl Foretold {
             let started = started.map(|at| Expected { low: at, likely: at, high: at });
             Some(EtaAnswer {
                 job: eta.job.0,
-                standing: words::standing(live.state.phase),
+                state: words::state(live.state.phase),
                 starts: started.or(eta.starts.map(expected)),
                 ends: eta.ends.map(expected),
                 confidence,
@@ -114,8 +114,8 @@ impl Front {
         let confidence = checked(confidence)?;
         // A forecast that is shown for a while may still know a job that is over.
         let (row, _) = self.row(job).await?;
-        if row.standing.is_over() {
-            return Err(over_already(JobId(job), &words::name_of_standing(row.standing)));
+        if row.state.is_over() {
+            return Err(over_already(JobId(job), &words::name_of_state(row.state)));
         }
         let told = self.foretold(Some(JobId(job))).await?;
         let just_now =

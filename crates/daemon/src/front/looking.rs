@@ -96,7 +96,7 @@ impl Front {
         let (row, _) = self.row(job).await?;
         Ok(WhyAnswer {
             job,
-            standing: row.standing,
+            state: row.state,
             since: row.since,
             reasons: vec!["it is over".to_owned()],
             data: Vec::new(),
@@ -115,9 +115,9 @@ impl Front {
         let (row, owner) = self.row(job).await?;
         access::check(&caller, Right::LookInside, Some(&owner))?;
         let attempt = request.attempt.unwrap_or(row.attempt);
-        let over = row.standing.is_over() || attempt < row.attempt || row.holds.is_empty();
+        let over = row.state.is_over() || attempt < row.attempt || row.holds.is_empty();
         if attempt == 0 {
-            let over = row.standing.is_over();
+            let over = row.state.is_over();
             return Ok(LogChunk { text: String::new(), next: 0, attempt, over });
         }
         if attempt > row.attempt {
@@ -223,8 +223,8 @@ fn ended(reader: &Reader, filter: &JobFilter) -> Result<(Vec<JobRow>, usize), St
         before = Some(last.job);
         for stored in &chunk {
             let tenant = filter.tenant.as_ref().is_none_or(|tenant| *tenant == stored.tenant);
-            let standing = filter.standing.as_deref();
-            let stands = standing.is_none_or(|name| stored.end.as_deref() == Some(name));
+            let state = filter.state.as_deref();
+            let stands = state.is_none_or(|name| stored.end.as_deref() == Some(name));
             if tenant
                 && stands
                 && let Ok(row) = row_of_ended(stored)

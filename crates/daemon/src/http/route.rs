@@ -177,7 +177,7 @@ pub const ROUTES: &[Route] = &[
         .query(&[
             param("user", Kind::Text, "Of this user only."),
             param("tenant", Kind::Text, "Of this tenant only."),
-            param("standing", Kind::Text, "Standing there only."),
+            param("state", Kind::Text, "State there only."),
             param("all", Kind::Flag, "Jobs that are over too, newest first."),
             param("limit", Kind::Count, "At most so many rows; 1000 by default."),
             param("before", Kind::Count, "Only ids below this one, to page on."),

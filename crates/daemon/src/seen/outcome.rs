@@ -33,7 +33,7 @@ impl Seen {
         let hang = hang.map(|hang| self.hang_words(&hang));
         Some(WhyAnswer {
             job: job.0,
-            standing: words::standing(live.state.phase),
+            state: words::state(live.state.phase),
             since: self.unix(explained.since),
             reasons: sentences.chain(absent).chain(ill).chain(hang).collect(),
             data: (explained.reasons.iter())

@@ -9,7 +9,7 @@ use crate::words;
 use std::collections::{BTreeMap, HashMap};
 use std::mem::{Discriminant, discriminant};
 use trainyard_api::answer::{
-    AttemptRow, FairRow, Holding, HungJob, IllGpu, JobDetail, JobRow, NodeRow, Standing,
+    AttemptRow, FairRow, Holding, HungJob, IllGpu, JobDetail, JobRow, NodeRow, QueueState,
 };
 use trainyard_framework::Live;
 use trainyard_store::JobRow as StoredJob;
@@ -29,7 +29,7 @@ impl Seen {
             let Some(live) = self.snapshot.state.live(job) else { continue };
             let fits = filter.user.as_ref().is_none_or(|user| *user == submission.user)
                 && filter.tenant.as_ref().is_none_or(|tenant| *tenant == submission.tenant)
-                && (filter.standing.as_ref()).is_none_or(|name| name == name_of(live.state.phase));
+                && (filter.state.as_ref()).is_none_or(|name| name == name_of(live.state.phase));
             if fits {
                 rows.push(self.row(live, record));
             }
@@ -56,7 +56,7 @@ impl Seen {
             name: record.submission.name.clone(),
             user: record.submission.user.clone(),
             tenant: record.submission.tenant.clone(),
-            standing: words::standing(state.phase),
+            state: words::state(state.phase),
             since: self.unix(state.since),
             gpus: spec.want.gpus,
             holds: held.map_or_else(Vec::new, |held| {
@@ -337,7 +337,7 @@ fn ended(row: &StoredJob, submission: &Submission, course: &Course) -> JobRow {
         name: submission.spec.name.clone(),
         user: row.user.clone(),
         tenant: row.tenant.clone(),
-        standing: end.map_or(Standing::Failed, words::standing_at_end),
+        state: end.map_or(QueueState::Failed, words::state_at_end),
         since: at,
         gpus: submission.spec.gpus,
         holds: Vec::new(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 use trainyard_api::answer::{
-    AcctRow, EventRow, FairRow, JobDetail, JobRow, Measured, NodeRow, PlanAnswer, Standing, Status,
+    AcctRow, EventRow, FairRow, JobDetail, JobRow, Measured, NodeRow, PlanAnswer, QueueState, Status,
     SubmitRequest, Submitted, WhyAnswer,
 };
 use trainyard_api::board::TimelineRow;
@@ -83,7 +83,7 @@ fn row(id: u32, user: &str) -> JobRow {
         name: "job".to_owned(),
         user: user.to_owned(),
         tenant: user.to_owned(),
-        standing: Standing::Waiting,
+        state: QueueState::Waiting,
         since: 0.0,
         gpus: 1,
         holds: Vec::new(),
@@ -117,7 +117,7 @@ fn allowed<'a, T: Send + 'a>(
 fn expected(job: u32, confidence: f64) -> EtaAnswer {
     EtaAnswer {
         job,
-        standing: Standing::Waiting,
+        state: QueueState::Waiting,
         starts: None,
         ends: None,
         confidence,
@@ -186,7 +186,7 @@ impl Desk for FakeDesk {
         assert_ne!(job, 666, "a desk that stumbles");
         allowed(&caller, Right::Look, None, || WhyAnswer {
             job,
-            standing: Standing::Waiting,
+            state: QueueState::Waiting,
             since: 0.0,
             reasons: Vec::new(),
             data: Vec::new(),

@@ -39,7 +39,7 @@ async fn a_fault_in_an_address_names_its_field() {
         ("/v1/jobs?limit=0", "limit", "at least 1"),
         ("/v1/jobs?limit=99999", "limit", "10000 is allowed at most"),
         ("/v1/jobs?user=a&user=b", "user", "given twice"),
-        ("/v1/jobs?usr=a", "usr", "expected one of user, tenant, standing, all, limit, before"),
+        ("/v1/jobs?usr=a", "usr", "expected one of user, tenant, state, all, limit, before"),
         ("/v1/nodes?x=1", "x", "this address takes none"),
         ("/v1/events?wait=1e9", "wait", "expected 0 to 60 seconds"),
         ("/v1/events?wait=NaN", "wait", "expected 0 to 60 seconds"),
@@ -59,7 +59,7 @@ async fn filters_come_to_the_desk_and_lists_are_wrapped() {
     let rim = Running::plain().await;
     rim.desk.add_job("ann");
     let mut client = rim.local().await;
-    let path = "/v1/jobs?user=a%20b&tenant=t&standing=running&all=true&limit=7&before=9";
+    let path = "/v1/jobs?user=a%20b&tenant=t&state=running&all=true&limit=7&before=9";
     let got = client.get(path).await;
     assert_eq!(got.json()["schema_version"], 1);
     assert_eq!(got.json()["jobs"].as_array().unwrap().len(), 1);

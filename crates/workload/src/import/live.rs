@@ -19,7 +19,9 @@ struct Row {
     id: u32,
     name: String,
     tenant: String,
-    standing: String,
+    /// `standing` before version 0.1 was out.
+    #[serde(alias = "standing")]
+    state: String,
     gpus: u32,
     submitted: f64,
     ended: Option<f64>,
@@ -58,6 +60,6 @@ fn draft(line: u64, row: &Row, sink: &mut Sink) -> Result<Draft<'static>, Skip> 
     let mut draft = Draft::new(id, row.submitted, (gpus, row.ran_seconds))?;
     draft.job.tenant = sink.tenant(&row.tenant);
     draft.job.priority = row.priority;
-    sink.note_end(line, &row.standing);
+    sink.note_end(line, &row.state);
     Ok(draft)
 }

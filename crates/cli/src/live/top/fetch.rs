@@ -4,7 +4,7 @@ use super::News;
 use super::picture::{Inside, Picture};
 use crate::failure::Failure;
 use crate::live::client::{Client, Repeat};
-use crate::live::show::{now, standing};
+use crate::live::show::{now, state};
 use serde::Deserialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -97,7 +97,7 @@ impl Looker {
             self.add_ended(&mut jobs)?;
         }
         // Newest first, and of a job that ended between two answers the newer one.
-        jobs.sort_by_key(|job| (std::cmp::Reverse(job.id), !job.standing.is_over()));
+        jobs.sort_by_key(|job| (std::cmp::Reverse(job.id), !job.state.is_over()));
         jobs.dedup_by_key(|job| job.id);
         let Nodes { nodes } = self.client.get("/nodes", &[])?;
         let Tenants { tenants } = self.client.get("/fair", &[])?;
@@ -135,7 +135,7 @@ impl Looker {
     fn add_ended(&self, jobs: &mut Vec<JobRow>) -> Result<(), Failure> {
         let query = [("all", "true".to_owned()), ("limit", ENDED_MAX.to_string())];
         let Jobs { jobs: newest } = self.client.get("/jobs", &query)?;
-        jobs.extend(newest.into_iter().filter(|job| job.standing.is_over()));
+        jobs.extend(newest.into_iter().filter(|job| job.state.is_over()));
         Ok(())
     }
 
@@ -271,7 +271,7 @@ fn done(client: &Client, job: u32, act: &Act) -> String {
         Act::Requeue => "put back",
     };
     match client.send::<JobRow>("POST", &format!("/jobs/{job}/act"), act, Repeat::Unsent) {
-        Ok(row) => format!("job {job} {word}: {}", standing(row.standing)),
+        Ok(row) => format!("job {job} {word}: {}", state(row.state)),
         Err(failure) => failure.message(),
     }
 }
@@ -279,7 +279,7 @@ fn done(client: &Client, job: u32, act: &Act) -> String {
 /// All about one job.
 pub fn inside(client: &Client, job: u32) -> Result<Inside, Failure> {
     let detail: JobDetail = client.get(&format!("/jobs/{job}"), &[])?;
-    let waits = !detail.row.standing.is_over() && detail.row.holds.is_empty();
+    let waits = !detail.row.state.is_over() && detail.row.holds.is_empty();
     let why = match waits {
         true => Some(client.get(&format!("/jobs/{job}/why"), &[])?),
         false => None,

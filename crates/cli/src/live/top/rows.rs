@@ -2,15 +2,15 @@
 
 use super::picture::Picture;
 use super::state::View;
-use crate::live::show::standing;
+use crate::live::show::state;
 use std::cmp::Reverse;
-use trainyard_api::answer::{EventRow, FairRow, JobRow, NodeRow, Standing};
+use trainyard_api::answer::{EventRow, FairRow, JobRow, NodeRow, QueueState};
 
 /// The names of the orders of a view, the first by default.
 pub fn orders(view: View) -> &'static [&'static str] {
     match view {
         View::Cluster => &["name", "free", "state"],
-        View::Jobs => &["standing", "newest", "GPUs", "user", "longest", "importance"],
+        View::Jobs => &["state", "newest", "GPUs", "user", "longest", "importance"],
         View::Tenants => &["tree", "below share", "GPUs"],
         View::Events => &["newest", "oldest"],
         View::Daemon => &["-"],
@@ -94,7 +94,7 @@ fn chosen<T>(rows: &[T], terms: &[Term<'_>], fits: impl Fn(&T, Term<'_>) -> bool
 
 fn jobs(rows: &[JobRow], terms: &[Term<'_>], sort: usize) -> Vec<u32> {
     let mut order = chosen(rows, terms, |job, term| {
-        let (id, word) = (job.id.to_string(), standing(job.standing));
+        let (id, word) = (job.id.to_string(), state(job.state));
         let mut fields: Vec<(&str, &str)> = vec![
             ("id", &id),
             ("name", &job.name),
@@ -113,21 +113,21 @@ fn jobs(rows: &[JobRow], terms: &[Term<'_>], sort: usize) -> Vec<u32> {
         "longest" => order
             .sort_by(|a, b| row(a).since.total_cmp(&row(b).since).then(row(a).id.cmp(&row(b).id))),
         "importance" => order.sort_by_key(|index| (Reverse(row(index).priority), row(index).id)),
-        _ => order.sort_by_key(|index| (rank(row(index).standing), row(index).id)),
+        _ => order.sort_by_key(|index| (rank(row(index).state), row(index).id)),
     }
     order
 }
 
 /// What holds GPUs comes first, then what waits for them, then the rest.
-fn rank(standing: Standing) -> u8 {
-    match standing {
-        Standing::Running => 0,
-        Standing::Starting => 1,
-        Standing::Saving => 2,
-        Standing::Waiting => 3,
-        Standing::Unadmitted => 4,
-        Standing::Blocked => 5,
-        over => 6 + u8::from(over > Standing::Finished),
+fn rank(state: QueueState) -> u8 {
+    match state {
+        QueueState::Running => 0,
+        QueueState::Starting => 1,
+        QueueState::Saving => 2,
+        QueueState::Waiting => 3,
+        QueueState::Unadmitted => 4,
+        QueueState::Blocked => 5,
+        over => 6 + u8::from(over > QueueState::Finished),
     }
 }
 

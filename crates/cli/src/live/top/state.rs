@@ -251,7 +251,7 @@ impl Screen {
         let Some(row) = self.row(job) else {
             return Err(format!("job {job} is over, or not known yet"));
         };
-        if row.standing.is_over() {
+        if row.state.is_over() {
             return Err(format!("job {job} is over"));
         }
         let Some(status) = self.picture.as_ref().map(|picture| &picture.status) else {

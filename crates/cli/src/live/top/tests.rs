@@ -10,20 +10,20 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use trainyard_api::answer::{EventRow, FairRow, Holding, JobDetail, JobRow, NodeRow, Standing};
+use trainyard_api::answer::{EventRow, FairRow, Holding, JobDetail, JobRow, NodeRow, QueueState};
 use trainyard_api::forecast::{EtaAnswer, Expected};
 use trainyard_daemon::desk::Act;
 use trainyard_report::table::Ink;
 
 const NOW: f64 = 1_700_000_000.0;
 
-fn job(id: u32, standing: Standing, gpus: u32) -> JobRow {
+fn job(id: u32, state: QueueState, gpus: u32) -> JobRow {
     JobRow {
         id,
         name: format!("job{id}"),
         user: if id.is_multiple_of(2) { "ada" } else { "bob" }.to_owned(),
         tenant: "vision".to_owned(),
-        standing,
+        state,
         since: NOW - f64::from(id),
         gpus,
         holds: Vec::new(),
@@ -72,13 +72,13 @@ fn tenant(name: &str, parent: Option<&str>, (entitled, used): (f64, f64)) -> Fai
 
 /// Three nodes, one of them drained; a job of four GPUs, two that share one, and one that waits.
 fn small() -> Picture {
-    let mut running = job(4, Standing::Running, 4);
+    let mut running = job(4, QueueState::Running, 4);
     running.holds = vec![Holding { node: "n0".to_owned(), gpus: vec![0, 1, 2, 3] }];
     running.progress = Some(0.25);
-    let mut first = job(5, Standing::Running, 1);
+    let mut first = job(5, QueueState::Running, 1);
     first.holds = vec![Holding { node: "n1".to_owned(), gpus: vec![0] }];
     let second = JobRow { id: 6, name: "job6".to_owned(), ..first.clone() };
-    let mut waiting = job(7, Standing::Waiting, 8);
+    let mut waiting = job(7, QueueState::Waiting, 8);
     waiting.why = "needs 8 GPUs, and 3 that it could use are free".to_owned();
     let mut drained = node("n2", &[&[], &[], &[], &[]]);
     (drained.state, drained.reason) = ("drained".to_owned(), Some("new driver".to_owned()));
@@ -159,7 +159,7 @@ fn the_map_shows_jobs_shares_free_and_lost_gpus_and_the_queue_below() {
  n0  up  h100  0 of 4 GPUs free  64 CPUs  512 GiB
  e 4 ada job4 [0,1,2,3]
 
-      id name         user     standing      for GPUs  done where, or why it wai
+      id name         user     state      for GPUs  done where, or why it wai
 e      4 job4         ada      running        4s    4  25 % n0[0-3]
 f      5 job5         bob      running        5s    1       n1[0]
 g      6 job6         bob      running        5s    1       n1[0]
@@ -216,15 +216,15 @@ fn a_wide_screen_has_what_runs_beside_the_map() {
 fn what_is_expected_is_shown_where_the_daemon_tells_it() {
     let mut picture = small();
     let moment = |likely: f64| Expected { low: likely - 10.0, likely, high: likely + 20.0 };
-    let eta = |job: u32, standing, starts: f64| EtaAnswer {
+    let eta = |job: u32, state, starts: f64| EtaAnswer {
         job,
-        standing,
+        state,
         starts: Some(moment(starts)),
         ends: Some(moment(NOW + 3600.0)),
         confidence: 0.8,
         basis: "las, 40 estimates".to_owned(),
     };
-    let etas = [eta(7, Standing::Waiting, NOW + 120.0), eta(4, Standing::Running, NOW - 50.0)];
+    let etas = [eta(7, QueueState::Waiting, NOW + 120.0), eta(4, QueueState::Running, NOW - 50.0)];
     picture.etas = Some(etas.into_iter().map(|eta| (eta.job, eta)).collect());
     let mut screen = screen(picture, View::Jobs);
     let text = frame(&mut screen, 120, 24);
@@ -421,7 +421,7 @@ fn large() -> Picture {
         picture.nodes.push(node(&format!("node{index:04}"), &gpus));
     }
     for id in (0..10_000).rev() {
-        let mut row = job(id, if id < 2000 { Standing::Running } else { Standing::Waiting }, 4);
+        let mut row = job(id, if id < 2000 { QueueState::Running } else { QueueState::Waiting }, 4);
         row.why = "needs 4 GPUs, and none that it could use is free".to_owned();
         if id < 2000 {
             let half = (id % 2 * 4) as u8;

@@ -8,9 +8,9 @@ pub fn ok(value: Value) -> Reply {
 }
 
 /// A job in a list.
-pub fn row(id: u32, standing: &str, attempt: u32) -> Value {
+pub fn row(id: u32, state: &str, attempt: u32) -> Value {
     json!({
-        "id": id, "name": "train", "user": "ada", "tenant": "vision", "standing": standing, "since": 1.7e9,
+        "id": id, "name": "train", "user": "ada", "tenant": "vision", "state": state, "since": 1.7e9,
         "gpus": 4, "holds": [{ "node": "n0", "gpus": [0, 1, 2, 3] }], "attempt": attempt, "submitted": 1.7e9,
         "started": null, "ended": null, "ran_seconds": 12.0, "progress": 0.25, "restarts": 0, "preemptions": 0,
         "priority": 0, "why": "",
@@ -18,8 +18,8 @@ pub fn row(id: u32, standing: &str, attempt: u32) -> Value {
 }
 
 /// All about a job whose last launch ended so.
-pub fn detail(id: u32, standing: &str, attempt: u32, ended: &Value) -> Value {
-    let mut value = row(id, standing, attempt);
+pub fn detail(id: u32, state: &str, attempt: u32, ended: &Value) -> Value {
+    let mut value = row(id, state, attempt);
     let mut launch = json!({
         "attempt": attempt, "holds": [], "launched": 1.7e9, "started": null, "ended": null,
         "exit_code": null, "signal": null, "outcome": "it ended",

@@ -14,7 +14,7 @@ fn daemon(request: &Request, _: usize) -> Reply {
             ok(json!({ "schema_version": 1, "jobs": [row(12, "running", 1), waiting] }))
         }
         "/v1/jobs/13/why" => ok(json!({
-            "job": 13, "standing": "waiting", "since": 1.7e9, "reasons": ["no room"], "data": [],
+            "job": 13, "state": "waiting", "since": 1.7e9, "reasons": ["no room"], "data": [],
             "blockers": [3, 4, 5], "nearest_change": "2 GPUs less", "not_before": 1.9e9,
         })),
         "/v1/nodes" => ok(json!({ "schema_version": 1, "nodes": [node("up")] })),
@@ -54,13 +54,13 @@ fn ps_lists_jobs_and_passes_its_filters_on() {
     let rows = lines(&run.out);
     assert!(rows.iter().any(|row| row.contains("n0[0-3]") && row.contains("25 %")), "{}", run.out);
     assert!(run.out.contains("4 GPUs of h100 are wanted, 2 are free"), "{}", run.out);
-    let json = fake.run(&["ps", "--json", "-a", "--user", "a&b", "--standing", "time-limit"]);
+    let json = fake.run(&["ps", "--json", "-a", "--user", "a&b", "--state", "time-limit"]);
     let value: Value = serde_json::from_str(&json.out).expect("JSON");
     assert_eq!((&value["schema_version"], &value["jobs"][1]["id"]), (&json!(1), &json!(13)));
     let lines = fake.lines();
     assert_eq!(lines[0], "GET /v1/jobs?limit=200");
-    assert_eq!(lines[1], "GET /v1/jobs?limit=200&all=true&user=a%26b&standing=time-limit");
-    let wrong = fake.run(&["ps", "--standing", "runing"]);
+    assert_eq!(lines[1], "GET /v1/jobs?limit=200&all=true&user=a%26b&state=time-limit");
+    let wrong = fake.run(&["ps", "--state", "runing"]);
     assert_eq!(wrong.code, 3);
     assert!(wrong.err.contains("did you mean `running`?"), "{}", wrong.err);
 }

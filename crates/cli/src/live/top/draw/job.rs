@@ -68,7 +68,7 @@ fn facts(inside: &Inside, picture: &Picture, palette: Palette, now: f64) -> Vec<
     let mut facts: Vec<Fact> = Vec::new();
     for (name, text) in detail::facts(&inside.detail) {
         let style = match name {
-            "standing" => palette.standing(row.standing),
+            "state" => palette.state(row.state),
             "job" => palette.strong(),
             _ => Style::new(),
         };
@@ -86,7 +86,7 @@ fn facts(inside: &Inside, picture: &Picture, palette: Palette, now: f64) -> Vec<
         }
     }
     let eta = picture.etas.as_ref().and_then(|etas| etas.get(&row.id));
-    if let Some(eta) = eta.filter(|eta| !eta.standing.is_over()) {
+    if let Some(eta) = eta.filter(|eta| !eta.state.is_over()) {
         let spread = |moment: Expected| {
             format!(" ({} to {})", length(moment.low - now), length(moment.high - now))
         };

@@ -3,7 +3,7 @@
 use super::palette::Palette;
 use super::put;
 use super::table::{Cell, Column, figures, table, words};
-use crate::live::show::{holdings, length, standing};
+use crate::live::show::{holdings, length, state};
 use crate::live::top::picture::Picture;
 use crate::live::top::state::{List, Screen, View};
 use ratatui::buffer::Buffer;
@@ -37,7 +37,7 @@ fn about(job: &JobRow) -> String {
     let what = match (place.is_empty(), job.why.is_empty()) {
         (false, _) => format!("on {place}"),
         (true, false) => job.why.clone(),
-        (true, true) => standing(job.standing),
+        (true, true) => state(job.state),
     };
     format!("{} {} ({}, tenant {}): {what}", job.id, job.name, job.user, job.tenant)
 }
@@ -72,7 +72,7 @@ fn columns(wide: bool, told: bool, with_eta: bool) -> Vec<Column> {
     columns.push(words("name", if wide { 22 } else { 12 }));
     columns.push(words("user", if wide { 12 } else { 8 }));
     columns.extend(wide.then(|| words("tenant", 12)));
-    columns.extend([words("standing", 10), figures("for", 6), figures("GPUs", 4)]);
+    columns.extend([words("state", 10), figures("for", 6), figures("GPUs", 4)]);
     columns.extend(told.then(|| figures("done", 5)));
     columns.extend(wide.then(|| figures("again", 5)));
     columns.extend(with_eta.then(|| words("expected", 11)));
@@ -98,7 +98,7 @@ fn row(
         vec![mark, plain(job.id.to_string()), plain(job.name.clone()), plain(job.user.clone())];
     cells.extend(wide.then(|| plain(job.tenant.clone())));
     cells.extend([
-        (standing(job.standing), palette.standing(job.standing)),
+        (state(job.state), palette.state(job.state)),
         plain(length(now - job.since)),
         plain(job.gpus.to_string()),
     ]);
@@ -116,7 +116,7 @@ fn row(
 
 /// The next thing that is expected of a job: its start, or its end.
 pub fn expected(eta: Option<&EtaAnswer>, now: f64) -> String {
-    let Some(eta) = eta.filter(|eta| !eta.standing.is_over()) else { return String::new() };
+    let Some(eta) = eta.filter(|eta| !eta.state.is_over()) else { return String::new() };
     let start = eta.starts.filter(|start| start.likely > now).map(|start| ("start", start));
     let next = start.or(eta.ends.map(|end| ("end", end)));
     next.map(|(word, moment)| format!("{word} {}", length(moment.likely - now))).unwrap_or_default()

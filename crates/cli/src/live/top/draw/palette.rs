@@ -1,7 +1,7 @@
 //! Colours, and what stands in for them where there are none.
 
 use ratatui::style::{Color, Modifier, Style};
-use trainyard_api::answer::Standing;
+use trainyard_api::answer::QueueState;
 use trainyard_report::table::Ink;
 
 /// Colours of jobs, from the 256 that terminals agree on: light enough for black letters, and apart from each other.
@@ -33,15 +33,15 @@ impl Palette {
         (count, self.colour(coloured).add_modifier(Modifier::BOLD))
     }
 
-    /// A standing in a list.
-    pub fn standing(self, standing: Standing) -> Style {
-        let colour = match standing {
-            Standing::Running | Standing::Finished => Color::Green,
-            Standing::Starting | Standing::Saving => Color::Cyan,
-            Standing::Waiting => Color::Yellow,
-            Standing::Blocked | Standing::Unadmitted => Color::Magenta,
-            Standing::Cancelled | Standing::Pruned | Standing::Orphaned => Color::Gray,
-            Standing::Failed | Standing::TimeLimit | Standing::Rejected => Color::Red,
+    /// A state in a list.
+    pub fn state(self, state: QueueState) -> Style {
+        let colour = match state {
+            QueueState::Running | QueueState::Finished => Color::Green,
+            QueueState::Starting | QueueState::Saving => Color::Cyan,
+            QueueState::Waiting => Color::Yellow,
+            QueueState::Blocked | QueueState::Unadmitted => Color::Magenta,
+            QueueState::Cancelled | QueueState::Pruned | QueueState::Orphaned => Color::Gray,
+            QueueState::Failed | QueueState::TimeLimit | QueueState::Rejected => Color::Red,
         };
         self.colour(Style::new().fg(colour))
     }
