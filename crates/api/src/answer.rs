@@ -349,7 +349,7 @@ pub struct Status {
     pub schema_version: u32,
     /// The policy with its settings.
     pub policy: String,
-    /// Whether the plain order stands in for the policy, and why.
+    /// Whether the fallback order stands in for the policy, and why.
     pub policy_trouble: Option<String>,
     /// The trial that the policy is on, if it is.
     #[serde(default)]

@@ -60,7 +60,7 @@ pub enum Status {
 
 /// What a keeper tells the daemon at once, if that listens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Poke {
+pub struct Wakeup {
     /// The attempt's directory by name.
     pub attempt: String,
     /// What the job said; nothing if a file changed.
@@ -68,7 +68,7 @@ pub struct Poke {
 }
 
 /// Everything a keeper holds while its attempt runs.
-struct Post {
+struct KeeperState {
     dir: AttemptDir,
     order: LaunchOrder,
     cgroup: Option<Cgroup>,
@@ -97,7 +97,7 @@ pub fn main(dir: &Path, uid: Option<u32>) -> ExitCode {
         }
     };
     let began = Instant::now();
-    let exit = match Post::new(&dir, launch, began) {
+    let exit = match KeeperState::new(&dir, launch, began) {
         Ok(post) => watch::run(post),
         Err(error) => Exit {
             launch_error: Some(format!(
@@ -179,8 +179,8 @@ fn is_cgroup(path: &Path) -> bool {
     statfs(path).is_ok_and(|system| system.filesystem_type() == CGROUP2_SUPER_MAGIC)
 }
 
-impl Post {
-    fn new(dir: &AttemptDir, launch: Launch, began: Instant) -> io::Result<Post> {
+impl KeeperState {
+    fn new(dir: &AttemptDir, launch: Launch, began: Instant) -> io::Result<KeeperState> {
         let _ = setsid();
         umask(Mode::from_bits_truncate(0o027));
         block_signals()?;
@@ -223,7 +223,7 @@ impl Post {
         }
         let poke = UnixDatagram::unbound()?;
         poke.set_nonblocking(true)?;
-        Ok(Post { dir: dir.clone(), order, cgroup, events, sender, talk, poke, began })
+        Ok(KeeperState { dir: dir.clone(), order, cgroup, events, sender, talk, poke, began })
     }
 
     /// Makes sure of the directory for the job's checkpoints before anything names it. One that the user named is left to
@@ -274,7 +274,7 @@ fn send_poke(socket: &UnixDatagram, dir: &AttemptDir, said: Option<FromJob>) -> 
     let (Some(run_dir), Some(name)) = (dir.path().parent(), dir.path().file_name()) else {
         return true;
     };
-    let poke = Poke { attempt: name.to_string_lossy().into_owned(), said };
+    let poke = Wakeup { attempt: name.to_string_lossy().into_owned(), said };
     let Ok(bytes) = serde_json::to_vec(&poke) else { return true };
     // Nobody may be listening; the files say the same.
     let sent = socket.send_to(&bytes, run_dir.join("poke.sock"));

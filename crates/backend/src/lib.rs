@@ -18,7 +18,7 @@
 //!    a repeated order for an attempt it knows is answered with what is known of it.
 //! 3. An end is kept by the backend until the daemon says [`Backend::forget`], which it does after the end is on disk.
 //! 4. Running jobs do not depend on the daemon: it may be killed at any moment, and finds them again by
-//!    [`Backend::take_stock`].
+//!    [`Backend::list_attempts`].
 
 pub mod attempt_dir;
 pub mod cgroup;
@@ -62,7 +62,7 @@ pub trait Backend: Send {
     fn forget(&mut self, job: JobId, attempt: Attempt);
 
     /// Everything it knows, after a start of the daemon.
-    fn take_stock(&mut self) -> Vec<Found>;
+    fn list_attempts(&mut self) -> Vec<Found>;
 
     /// A job was taken on and waits: a backend with a queue of its own keeps a place for it there, held. Told again
     /// after a start of the daemon; only backends that [`Backend::wants_announcements`] are told.

@@ -7,7 +7,7 @@
 //! - `jobs`, `detail`, `nodes`, `windows`, `shares`, `events`, `daemon`, `tokens`: one file for each thing that is asked about.
 //! - `expect`: what is expected, and what other policies would make of it.
 //! - `serve`: the daemon itself, on the GPUs that `machine` finds, with policies that `policy_factory` makes and forecasts by
-//!   `oracle`.
+//!   `forecast_service`.
 //! - `replay`, `doctor`: decisions taken again, and an installation looked at. Their flags are in `host_args`.
 //! - `web`: the page, with a token that ends by itself.
 //! - `top`: the cluster in a terminal, as it changes.
@@ -21,12 +21,12 @@ mod doctor;
 mod events;
 mod expect;
 mod follow;
+mod forecast_service;
 mod host_args;
 mod job_files;
 mod jobs;
 mod machine;
 mod nodes;
-mod oracle;
 mod places;
 mod policy_factory;
 mod replay;
@@ -42,12 +42,12 @@ mod top;
 mod web;
 mod windows;
 
-pub use args::{Asking, LiveCommand};
+pub use args::{ConnectionArgs, LiveCommand};
 pub use client::{Client, Repeat};
 
 use crate::failure::Failure;
 use crate::output::Output;
-use trainyard_daemon::desk::{Act, NodeAct};
+use trainyard_daemon::service::{Act, NodeAct};
 
 /// Does what a command of the live side says.
 pub fn run(command: LiveCommand, output: &Output) -> Result<(), Failure> {

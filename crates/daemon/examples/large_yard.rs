@@ -12,12 +12,12 @@ use trainyard_api::answer::SubmitRequest;
 use trainyard_api::wire::FromJob;
 use trainyard_backend::{Backend, Exit, Found, LaunchOrder, Report, StopOrder};
 use trainyard_daemon::core::CoreOptions;
-use trainyard_daemon::desk::{Desk, NewToken, TokenInfo};
-use trainyard_daemon::front::Front;
 use trainyard_daemon::host::{Host, HostOptions, Message, Running};
 use trainyard_daemon::http::{HttpOptions, Server, secret};
 use trainyard_daemon::metrics::Metrics;
 use trainyard_daemon::policy_worker::PolicyFactory;
+use trainyard_daemon::service::{NewToken, Service, TokenInfo};
+use trainyard_daemon::service_impl::ServiceImpl;
 use trainyard_daemon::{Caller, Role};
 use trainyard_engine::Setup;
 use trainyard_policies::compose::Selection;
@@ -98,7 +98,7 @@ impl Backend for Pretender {
     }
     fn set_batch(&mut self, _: JobId, _: Attempt, _: u32) {}
     fn forget(&mut self, _: JobId, _: Attempt) {}
-    fn take_stock(&mut self) -> Vec<Found> {
+    fn list_attempts(&mut self) -> Vec<Found> {
         Vec::new()
     }
     fn warnings(&self) -> Vec<String> {
@@ -139,7 +139,7 @@ fn jobs(count: u32) -> Vec<JobSpec> {
     (0..count).map(job).collect()
 }
 
-fn host(nodes: u32, folder: &Path, metrics: &Arc<Metrics>) -> (Running, Front) {
+fn host(nodes: u32, folder: &Path, metrics: &Arc<Metrics>) -> (Running, ServiceImpl) {
     let cluster = cluster(nodes);
     let factory: PolicyFactory =
         Arc::new(|label| Selection::policy(label).build().map_err(|error| error.to_string()));
@@ -175,11 +175,11 @@ fn host(nodes: u32, folder: &Path, metrics: &Arc<Metrics>) -> (Running, Front) {
     let backend = Box::new(Pretender::new(queue.0.clone()));
     let host = Host::start(options, store, backend, queue, Arc::clone(metrics));
     let host = host.expect("a new host starts");
-    let front = Front::new(&host, factory, path, folder.join("run"));
+    let front = ServiceImpl::new(&host, factory, path, folder.join("run"));
     (host, front)
 }
 
-async fn token(front: &Front, caller: Caller) -> String {
+async fn token(front: &ServiceImpl, caller: Caller) -> String {
     let token = secret::draw().expect("the system gives randomness");
     let (name, user) = ("page".to_owned(), caller.user.clone());
     let info = TokenInfo { name, user, role: Role::Admin, created: 0.0, expires: None };

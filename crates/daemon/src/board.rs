@@ -71,7 +71,7 @@ impl Part<'_> {
 
 /// A row and when it last changed.
 #[derive(Clone, Debug)]
-struct Kept<T> {
+struct SavedState<T> {
     row: T,
     changed: u64,
 }
@@ -85,21 +85,21 @@ pub struct Board {
     at: f64,
     last_event: u64,
     next_job: u32,
-    nodes: Vec<Kept<NodeRow>>,
-    racks: Kept<Vec<Rack>>,
-    jobs: BTreeMap<u32, Kept<JobRow>>,
+    nodes: Vec<SavedState<NodeRow>>,
+    racks: SavedState<Vec<Rack>>,
+    jobs: BTreeMap<u32, SavedState<JobRow>>,
     ended: VecDeque<u32>,
     dropped: VecDeque<(u64, u32)>,
-    left_out: Kept<u64>,
-    tenants: Kept<Vec<FairRow>>,
-    shares: Kept<Vec<PartOfGpu>>,
+    left_out: SavedState<u64>,
+    tenants: SavedState<Vec<FairRow>>,
+    shares: SavedState<Vec<PartOfGpu>>,
 }
 
 impl Board {
     /// Nothing yet. `first` is larger than every version of an earlier board, such as the time in microseconds.
     pub fn new(first: u64) -> Board {
-        fn kept<T: Default>(first: u64) -> Kept<T> {
-            Kept { row: T::default(), changed: first }
+        fn kept<T: Default>(first: u64) -> SavedState<T> {
+            SavedState { row: T::default(), changed: first }
         }
         Board {
             first,
@@ -220,12 +220,12 @@ impl Board {
     }
 
     fn take_nodes(&mut self, rows: Vec<NodeRow>, next: u64) -> bool {
-        let named = |kept: &Kept<NodeRow>, row: &NodeRow| kept.row.name == row.name;
+        let named = |kept: &SavedState<NodeRow>, row: &NodeRow| kept.row.name == row.name;
         let same = self.nodes.len() == rows.len()
             && self.nodes.iter().zip(&rows).all(|(kept, row)| named(kept, row));
         if !same {
             // Nodes came or went: everybody gets all of them, in their new order.
-            self.nodes = rows.into_iter().map(|row| Kept { row, changed: next }).collect();
+            self.nodes = rows.into_iter().map(|row| SavedState { row, changed: next }).collect();
             self.first = next;
             return true;
         }
@@ -244,7 +244,7 @@ impl Board {
                 replace(kept, row, next, same_job)
             }
             None => {
-                self.jobs.insert(row.id, Kept { row, changed: next });
+                self.jobs.insert(row.id, SavedState { row, changed: next });
                 true
             }
         }
@@ -262,10 +262,10 @@ impl Board {
 }
 
 /// Whether something else stands there now.
-fn replace<T>(kept: &mut Kept<T>, row: T, next: u64, same: impl Fn(&T, &T) -> bool) -> bool {
+fn replace<T>(kept: &mut SavedState<T>, row: T, next: u64, same: impl Fn(&T, &T) -> bool) -> bool {
     let changed = !same(&kept.row, &row);
     if changed {
-        *kept = Kept { row, changed: next };
+        *kept = SavedState { row, changed: next };
     }
     changed
 }
@@ -424,7 +424,8 @@ mod tests {
             reason: None,
             ill: Vec::new(),
         };
-        let with = |nodes: Vec<NodeRow>| Shown { nodes, ..shown(vec![job(1, QueueState::Waiting)]) };
+        let with =
+            |nodes: Vec<NodeRow>| Shown { nodes, ..shown(vec![job(1, QueueState::Waiting)]) };
         board.take(with(vec![node("a"), node("b")]));
         let two = board.cursor();
         let mut lost = node("b");

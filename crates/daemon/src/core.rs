@@ -38,11 +38,11 @@ pub use trial::{Trial, TrialAsked};
 pub use windows::{KeptWindow, KeptWindows};
 
 use crate::access::{Caller, Rules};
-use crate::desk::{Act, NewToken, NodeAct};
 use crate::flight::Line;
 use crate::hang::Rule;
+use crate::messages;
 use crate::record::{Packer, Record};
-use crate::words;
+use crate::service::{Act, NewToken, NodeAct};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -526,7 +526,7 @@ impl Core {
         if self.ends.len() > REMEMBERED_MAX {
             self.ends.pop_first();
         }
-        let name = words::name_of_end(end);
+        let name = messages::name_of_end(end);
         let Some(record) = self.records.get(&job).map(Arc::clone) else { return };
         let sentence = match &record.said {
             Some(said) => format!("job {} is over: {name} ({said})", job.0),
@@ -538,7 +538,7 @@ impl Core {
             self.measured(Measure::Jct, seconds);
         }
         let state = trainyard_types::JobState { planned: None, ..live.state.clone() };
-        let kept = trainyard_engine::Kept {
+        let kept = trainyard_engine::SavedState {
             state,
             by_user: false,
             throttled: false,
@@ -578,7 +578,7 @@ pub(crate) fn text(value: &impl serde::Serialize) -> String {
 /// No such job, or one that is over.
 pub(crate) fn no_such_job(job: JobId, ends: &BTreeMap<JobId, End>) -> Problem {
     match ends.get(&job) {
-        Some(end) => over_already(job, words::name_of_end(*end)),
+        Some(end) => over_already(job, messages::name_of_end(*end)),
         None => Problem::new(Code::NotFound, format!("there is no job {} that is not over", job.0)),
     }
 }

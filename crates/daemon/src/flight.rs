@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use trainyard_engine::{Engine, Kept, PolicyOutcome, Setup};
+use trainyard_engine::{Engine, PolicyOutcome, SavedState, Setup};
 use trainyard_framework::{Beliefs, Usage};
 use trainyard_types::{Cluster, Decision, End, Event, GpuAt, Job, JobId, Span, Tenants, Time};
 
@@ -31,7 +31,7 @@ pub struct Base {
     /// The half-life it names.
     pub half_life: Span,
     /// Jobs that were not over.
-    pub jobs: Vec<(Arc<Job>, Kept)>,
+    pub jobs: Vec<(Arc<Job>, SavedState)>,
     /// How jobs ended that others wait for.
     pub ends: Vec<(JobId, End)>,
     /// Use of tenants.

@@ -19,7 +19,7 @@ pub trait Forecaster: Send + Sync {
         fork: Engine,
         policy: &str,
         goes_on: GoesOn<'_>,
-    ) -> Result<Arc<dyn Foresight>, String>;
+    ) -> Result<Arc<dyn Forecast>, String>;
 
     /// What would come of a moment under a policy, within a horizon if one is given.
     fn compare(
@@ -41,7 +41,7 @@ pub trait Forecaster: Send + Sync {
 }
 
 /// What is expected of all jobs of a moment.
-pub trait Foresight: Send + Sync {
+pub trait Forecast: Send + Sync {
     /// What is expected of some jobs, with intervals that are right so much of the time. Jobs that are not of the
     /// moment are left out.
     fn etas(&self, jobs: &[JobId], confidence: f64) -> Vec<Eta>;
@@ -49,7 +49,7 @@ pub trait Foresight: Send + Sync {
 
 /// A length of time that is not known exactly, in seconds from the moment of the forecast.
 #[derive(Copy, Clone, Debug, PartialEq)]
-pub struct Around {
+pub struct Interval {
     /// The lower end of the interval.
     pub low: f64,
     /// The best guess.
@@ -64,9 +64,9 @@ pub struct Eta {
     /// The job.
     pub job: JobId,
     /// Its first start, if that is to come.
-    pub starts: Option<Around>,
+    pub starts: Option<Interval>,
     /// Its end.
-    pub ends: Option<Around>,
+    pub ends: Option<Interval>,
     /// What it rests on, or why nothing can be told.
     pub basis: String,
 }

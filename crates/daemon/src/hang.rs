@@ -84,7 +84,7 @@ pub struct Watch {
 
 /// What must survive a restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct SavedState {
     /// Of which attempt.
     pub attempt: Attempt,
     /// How long it usually takes from one advance to the next.
@@ -116,7 +116,7 @@ impl Watch {
     }
 
     /// As it was kept; its time without progress is counted from now on, for nobody listened before.
-    pub fn from_kept(kept: &Kept, now: Time) -> Watch {
+    pub fn from_kept(kept: &SavedState, now: Time) -> Watch {
         Watch {
             kept: Some(kept.usual),
             hung: kept.hung,
@@ -126,9 +126,9 @@ impl Watch {
     }
 
     /// What must survive a restart; nothing as long as nothing is usual.
-    pub fn keep(&self) -> Option<Kept> {
+    pub fn keep(&self) -> Option<SavedState> {
         let (attempt, usual) = (self.attempt, self.usual()?);
-        Some(Kept { attempt, usual, hung: self.hung, acted: self.acted })
+        Some(SavedState { attempt, usual, hung: self.hung, acted: self.acted })
     }
 
     /// The attempt it is about.

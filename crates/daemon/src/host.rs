@@ -16,7 +16,7 @@ use crate::clock::{Clock, wall_micros};
 use crate::core::{Core, CoreOptions, Opening, StartError};
 use crate::policy_worker::{Answer, PolicyFactory, PolicyWorker};
 use crate::recorder::Recorder;
-use crate::seen::{Health, Seen};
+use crate::seen::{DaemonSnapshot, Health};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -147,7 +147,7 @@ impl Host {
         options.core.announces = backend.wants_announcements();
         let loaded = store.load()?;
         if !loaded.meta.contains_key("epoch") {
-            refuse_strangers(&backend.take_stock())?;
+            refuse_strangers(&backend.list_attempts())?;
         }
         let (clock, epoch) = begin_epoch(&mut store, &loaded)?;
         let recorder = Recorder::start(&options.flight, epoch, options.record_bytes_max);
@@ -205,7 +205,7 @@ impl Host {
     fn open(&mut self, loaded: Loaded) -> Result<(), HostError> {
         self.shared.set_tokens(&loaded.tokens);
         let (at, wall) = (self.clock.now(), wall_micros());
-        let found = self.backend.take_stock();
+        let found = self.backend.list_attempts();
         let tenants = self.options.tenants.clone();
         let nodes = self.nodes.clone();
         let gpus = self.gpus.values().cloned().collect();
@@ -226,7 +226,7 @@ impl Host {
     /// is made to be looked at once: what it would write and order never happens.
     fn show_what_is_kept(&mut self) {
         let (at, wall) = (self.clock.now(), wall_micros());
-        let found = self.backend.take_stock();
+        let found = self.backend.list_attempts();
         let (tenants, nodes) = (self.options.tenants.clone(), self.nodes.clone());
         let Ok(loaded) = self.store.load() else { return };
         let gpus = self.gpus.values().cloned().collect();
@@ -236,7 +236,7 @@ impl Host {
         if let Ok(Ok((core, _))) = opened {
             self.turns += 1;
             self.shared.set_turn(self.turns);
-            let seen = Seen::take(&core, self.turns, self.clock.now(), wall_micros());
+            let seen = DaemonSnapshot::take(&core, self.turns, self.clock.now(), wall_micros());
             self.shared.set_seen(Arc::new(seen));
         }
     }
@@ -251,7 +251,7 @@ impl Host {
         health.policy = self.policy_worker.trouble().map(str::to_owned);
         self.shared.set_health(health);
         if let Some(core) = &self.core {
-            let seen = Seen::take(core, self.turns, self.clock.now(), wall_micros());
+            let seen = DaemonSnapshot::take(core, self.turns, self.clock.now(), wall_micros());
             self.shared.set_seen(Arc::new(seen));
         }
     }

@@ -1,4 +1,4 @@
-//! The rim: what stands between a socket and the [`Desk`](crate::desk::Desk).
+//! The rim: what stands between a socket and the [`Service`](crate::service::Service).
 //!
 //! A request goes through these, in this order:
 //! - [`server`] accepts it on a Unix socket or on TCP, with [`tls`] where it must be, and knows its [`peer`].
@@ -6,15 +6,14 @@
 //! - [`secret`] and [`peer`] say who asks; what is refused is written down.
 //! - [`rate`] says whether it asks too often.
 //! - [`input`] and [`fields`] make typed requests of bytes, within limits.
-//! - [`call`] asks the desk, which checks rights.
+//! - [`call`] asks the service, which checks rights.
 //! - [`reply`] makes bytes of what it says, within limits.
 //!
 //! [`page`] gives the files of the page, which hold no data, to anybody.
-//! [`route`] is the one table of routes; the router in [`front`] and the document in [`openapi`] are made from it.
+//! [`route`] is the one table of routes; the router in [`service_impl`] and the document in [`openapi`] are made from it.
 
 pub mod call;
 pub mod fields;
-pub mod front;
 pub mod input;
 pub mod openapi;
 pub mod options;
@@ -25,6 +24,7 @@ pub mod peer;
 pub mod rate;
 pub mod reply;
 pub mod route;
+pub mod router;
 pub mod secret;
 pub mod server;
 pub mod tls;

@@ -19,7 +19,7 @@ const UNKNOWN: ChangeCost =
 
 /// What was learnt about jobs that are alike: the same profile, or the same name where there is none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Kin {
+pub struct SimilarJobs {
     /// Seconds from the request to stop until the GPUs were free.
     pub save: Option<f64>,
     /// Seconds from the launch to the first progress.
@@ -45,7 +45,7 @@ struct Own {
 /// What was learnt, as it is written down. Lists, for JSON has no keys but texts.
 #[derive(Default, Serialize, Deserialize)]
 struct Memory {
-    kin: Vec<(ModelId, Kin)>,
+    kin: Vec<(ModelId, SimilarJobs)>,
     own: Vec<(JobId, Own)>,
 }
 
@@ -55,7 +55,7 @@ pub struct Learnt {
     speeds: Arc<Speeds>,
     /// Models with a profile come first; the rest are names.
     profiled: u32,
-    kin: BTreeMap<ModelId, Kin>,
+    kin: BTreeMap<ModelId, SimilarJobs>,
     /// How many observations there were.
     observed: u64,
     own: BTreeMap<JobId, Own>,
@@ -67,7 +67,7 @@ impl Learnt {
         // What was learnt is a cache: what cannot be read is learnt again.
         let before: Option<Memory> = before.and_then(|text| serde_json::from_str(text).ok());
         let Memory { kin, own } = before.unwrap_or_default();
-        let (kin, own): (BTreeMap<ModelId, Kin>, _) =
+        let (kin, own): (BTreeMap<ModelId, SimilarJobs>, _) =
             (kin.into_iter().collect(), own.into_iter().collect());
         let observed = kin.values().map(|kin| kin.last).max().unwrap_or(0);
         let mut learnt = Learnt { speeds, profiled: profiled as u32, kin, observed, own };

@@ -1,6 +1,6 @@
 //! The live host.
 //!
-//! - [`desk`]: what the rim may ask of the daemon; the HTTP side is written against it and nothing else.
+//! - [`service`]: what the rim may ask of the daemon; the HTTP side is written against it and nothing else.
 //! - [`access`]: who may do what.
 //! - [`core`]: the durable core, a state machine without input or output; [`record`], [`pace`], [`learn`] and [`words`] are its
 //!   parts.
@@ -8,7 +8,7 @@
 //! - [`host`]: the loop around the core, with its [`clock`]; [`policy_worker`] is the policy on a thread of its own,
 //!   [`recorder`] the flight record on disk.
 //! - [`forecaster`]: whoever looks into the future, as the daemon sees it.
-//! - [`seen`]: the daemon at one moment, for whoever looks; [`front`] is the desk that is made of both.
+//! - [`seen`]: the daemon at one moment, for whoever looks; [`service_impl`] is the service that is made of both.
 //! - [`board`]: what changed since somebody last looked.
 //! - [`http`]: the rim: sockets, TLS, tokens, limits, one table of routes, its OpenAPI document.
 //! - [`metrics`]: what is counted and measured, as OpenMetrics text.
@@ -17,22 +17,22 @@ pub mod access;
 pub mod board;
 pub mod clock;
 pub mod core;
-pub mod desk;
 pub mod flight;
 pub mod forecaster;
 pub mod frame;
-pub mod front;
 pub mod hang;
 pub mod host;
 pub mod http;
 pub mod learn;
+pub mod messages;
 pub mod metrics;
 pub mod pace;
 pub mod policy_worker;
 pub mod record;
 pub mod recorder;
 pub mod seen;
-pub mod words;
+pub mod service;
+pub mod service_impl;
 
 pub use access::{Caller, Right, Role};
-pub use desk::{Desk, Reply};
+pub use service::{Reply, Service};

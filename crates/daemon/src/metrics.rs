@@ -264,7 +264,7 @@ impl Metrics {
         );
         let help = "Decisions in which the policy erred, panicked or took too long";
         self.add("policy_failures", help, self.policy_failures.clone());
-        let help = "Decisions made by the plain order in its stead";
+        let help = "Decisions made by the fallback order in its stead";
         self.add("policy_fallbacks", help, self.policy_fallbacks.clone());
         self.add("http_requests", "Requests answered", self.requests.clone());
         let help = "From the head of a request to its answer";
@@ -327,7 +327,7 @@ impl Metrics {
         self.policy_failures.inc_by(times);
     }
 
-    /// The plain order decided in its stead, so often since the last call.
+    /// The fallback order decided in its stead, so often since the last call.
     pub fn fell_back(&self, times: u64) {
         self.policy_fallbacks.inc_by(times);
     }

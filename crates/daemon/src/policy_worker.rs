@@ -150,7 +150,7 @@ impl PolicyWorker {
         if self.abandoned.load(Ordering::SeqCst) >= ABANDONED_MAX {
             self.trouble = Some(format!(
                 "`{}` was cut off {ABANDONED_MAX} times and its threads still run; it is not asked again until \
-                 another policy is chosen with `trainyard policy`, and the plain order decides",
+                 another policy is chosen with `trainyard policy`, and the fallback order decides",
                 self.label
             ));
             return None;

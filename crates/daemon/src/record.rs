@@ -8,7 +8,7 @@ use std::sync::Arc;
 use trainyard_api::answer::{Holding, Measured};
 use trainyard_api::{JobSpec, OnHang};
 use trainyard_backend::{Exit, Identity};
-use trainyard_engine::Kept;
+use trainyard_engine::SavedState;
 use trainyard_types::{Attempt, Job, JobId, Time};
 
 /// What was submitted and what follows from it. Never changes; written once.
@@ -164,9 +164,9 @@ pub enum Unit {
 
 /// What changes over a job's life; written whenever it does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Course {
+pub struct PersistedRun {
     /// The engine's part.
-    pub kept: Kept,
+    pub kept: SavedState,
     /// Work its newest checkpoint holds, as it was told.
     #[serde(default)]
     pub saved: f64,
@@ -184,7 +184,7 @@ pub struct Course {
     pub said: Option<String>,
     /// How fast its newest attempt told of steps, and whether it hung.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub watch: Option<hang::Kept>,
+    pub watch: Option<hang::SavedState>,
 }
 
 /// A launch.
@@ -255,7 +255,7 @@ impl Record {
     }
 
     /// A job as it was kept.
-    pub fn from_course(submission: Arc<Brief>, course: Course) -> Record {
+    pub fn from_course(submission: Arc<Brief>, course: PersistedRun) -> Record {
         let last = course.launch.as_ref().and_then(|launch| launch.exit.as_ref());
         let told = last.is_some_and(|exit| exit.has_checkpoint(submission.exit_code));
         Record {
@@ -270,8 +270,8 @@ impl Record {
     }
 
     /// What is to be kept of it.
-    pub fn course(&self, kept: Kept) -> Course {
-        Course {
+    pub fn course(&self, kept: SavedState) -> PersistedRun {
+        PersistedRun {
             kept,
             saved: self.saved,
             has_checkpoint: self.has_checkpoint,
@@ -346,14 +346,14 @@ mod tests {
             old["saved"] = work.into();
             old["launch"]["exit"]["code"] = code.into();
             old["launch"]["exit"]["saved"] = serde_json::Value::Null;
-            let course: Course = serde_json::from_value(old).unwrap();
+            let course: PersistedRun = serde_json::from_value(old).unwrap();
             let kept = course.kept.clone();
             let record = Record::from_course(brief(), course);
             assert_eq!(record.has_checkpoint, has_checkpoint, "it told of {told}");
             // And it is written so that it stays so.
             let course = record.course(kept);
             assert_eq!(course.has_checkpoint, has_checkpoint, "it told of {told}");
-            let again: Course =
+            let again: PersistedRun =
                 serde_json::from_str(&serde_json::to_string(&course).unwrap()).unwrap();
             assert_eq!(again, course);
         }

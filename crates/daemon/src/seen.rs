@@ -30,7 +30,7 @@ pub use outcome::forecast;
 pub use rows::{detail_of_ended, row_of_ended};
 
 /// The daemon at one moment.
-pub struct Seen {
+pub struct DaemonSnapshot {
     /// The turn after which it was taken.
     pub turn: u64,
     /// Unix time in microseconds when it was taken.
@@ -57,7 +57,7 @@ pub struct Seen {
     pub policy: String,
     /// The trial that it is on, if it is.
     pub trial: Option<TrialRow>,
-    /// Whether the plain order stands in for it.
+    /// Whether the fallback order stands in for it.
     pub in_backoff: bool,
     /// What the engine counted.
     pub stats: Stats,
@@ -91,16 +91,16 @@ pub struct Health {
     pub policy: Option<String>,
 }
 
-impl Seen {
+impl DaemonSnapshot {
     /// Takes a look.
-    pub fn take(core: &Core, turn: u64, now: Time, wall: i64) -> Seen {
+    pub fn take(core: &Core, turn: u64, now: Time, wall: i64) -> DaemonSnapshot {
         let engine = core.engine();
         let nodes = core.options.cluster.nodes.iter();
         let quarantined =
             nodes.filter_map(|node| Some((node.id, engine.quarantined_until(node.id)?)));
         let nodes = core.options.cluster.nodes.iter().map(|node| node.id);
         let claimed = nodes.map(|id| (id, engine.claimed(id))).filter(|(_, mask)| *mask != 0);
-        Seen {
+        DaemonSnapshot {
             claimed: claimed.collect(),
             gpus: core.gpus.clone(),
             nodes: core.nodes.clone(),
@@ -162,7 +162,7 @@ impl Seen {
         let up = state.cluster.nodes.iter().map(|node| self.snapshot.free.up(node.id).count_ones());
         let lost = state.cluster.gpus() - up.sum::<u32>();
         let failing = self.in_backoff.then(|| {
-            "it failed too often; the plain order decides until it is asked again".to_owned()
+            "it failed too often; the fallback order decides until it is asked again".to_owned()
         });
         let mut warnings = health.backend.clone();
         warnings.extend(self.store_warning(health));

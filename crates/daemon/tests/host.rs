@@ -9,11 +9,11 @@ use trainyard_api::JobSpec;
 use trainyard_api::answer::{Status, SubmitRequest};
 use trainyard_backend::{Backend, Exit, Found, LaunchOrder, Report, StopOrder};
 use trainyard_daemon::core::CoreOptions;
-use trainyard_daemon::desk::{Desk, PolicyRequest};
-use trainyard_daemon::front::Front;
 use trainyard_daemon::host::{Host, HostOptions, Message, Running};
 use trainyard_daemon::metrics::Metrics;
 use trainyard_daemon::policy_worker::{ABANDONED_MAX, PolicyFactory};
+use trainyard_daemon::service::{PolicyRequest, Service};
+use trainyard_daemon::service_impl::ServiceImpl;
 use trainyard_daemon::{Caller, Role};
 use trainyard_engine::Setup;
 use trainyard_framework::{Cx, Needs, Offer, Pipeline, Place, Policy, PolicyError, View, wanted};
@@ -46,7 +46,7 @@ impl Backend for Instantly {
     fn forget(&mut self, job: JobId, attempt: Attempt) {
         self.kept.remove(&(job, attempt));
     }
-    fn take_stock(&mut self) -> Vec<Found> {
+    fn list_attempts(&mut self) -> Vec<Found> {
         let found = |(job, attempt): &(JobId, Attempt)| Found::Ended {
             job: *job,
             attempt: *attempt,
@@ -101,7 +101,7 @@ impl Place for Lowest {
 
 struct Bench {
     host: Option<Running>,
-    front: Front,
+    front: ServiceImpl,
     launched: Arc<Mutex<Vec<u32>>>,
     folder: PathBuf,
 }
@@ -154,7 +154,7 @@ impl Bench {
         };
         let metrics = Arc::new(Metrics::new());
         let host = Host::start(options, store, Box::new(backend), queue, metrics).unwrap();
-        let front = Front::new(&host, factory, path, folder.join("run"));
+        let front = ServiceImpl::new(&host, factory, path, folder.join("run"));
         Bench { host: Some(host), front, launched, folder }
     }
 

@@ -8,9 +8,9 @@ use trainyard_api::{Code, JobSpec, Problem};
 use trainyard_daemon::core::{
     Ask, Core, CoreOptions, Input, OPEN_PER_USER_MAX, Opening, Said, Turn,
 };
-use trainyard_daemon::desk::Act;
 use trainyard_daemon::learn::{Learnt, NAMES_MAX};
-use trainyard_daemon::seen::{Health, Seen};
+use trainyard_daemon::seen::{DaemonSnapshot, Health};
+use trainyard_daemon::service::Act;
 use trainyard_daemon::{Caller, Role};
 use trainyard_engine::Setup;
 use trainyard_framework::Beliefs;
@@ -222,7 +222,7 @@ fn one_walk_over_the_jobs_tells_what_status_shares_and_metrics_show() {
         daemon.submit(user, &names(0, count)).1.expect("they are taken on");
     }
     daemon.turn("bob", Ask::Act { job: 5, act: Act::Hold }).1.expect("his own");
-    let seen = Seen::take(&daemon.core, 1, Time(daemon.now), 0);
+    let seen = DaemonSnapshot::take(&daemon.core, 1, Time(daemon.now), 0);
     let status = seen.status(&Health::default(), "ann", "user");
     let count = |name: &str| status.jobs.get(name).copied().unwrap_or(0);
     assert_eq!((count("unadmitted"), count("blocked")), (5, 1), "{:?}", status.jobs);

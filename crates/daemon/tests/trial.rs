@@ -18,7 +18,7 @@ use trainyard_types::{Cluster, Span, Tenants, Time};
 const WALL: i64 = 1_790_000_000_000_000;
 
 /// A core on two GPUs, its meta rows as they are on disk, and what it said.
-struct Desk {
+struct Service {
     core: Core,
     meta: BTreeMap<String, String>,
     events: Vec<String>,
@@ -49,19 +49,19 @@ fn open(policy: &str, meta: &BTreeMap<String, String>, second: u64) -> (Core, Tu
         .expect("it opens")
 }
 
-impl Desk {
-    fn new() -> Desk {
-        Desk::start("fifo", BTreeMap::new(), 0).0
+impl Service {
+    fn new() -> Service {
+        Service::start("fifo", BTreeMap::new(), 0).0
     }
 
     /// The daemon starts on what is on disk; with its first turn.
-    fn start(policy: &str, meta: BTreeMap<String, String>, second: u64) -> (Desk, Turn) {
+    fn start(policy: &str, meta: BTreeMap<String, String>, second: u64) -> (Service, Turn) {
         let (core, mut first) = open(policy, &meta, second);
-        let mut desk = Desk { core, meta, events: Vec::new() };
-        desk.keep(&first);
+        let mut service = Service { core, meta, events: Vec::new() };
+        service.keep(&first);
         let request = first.request.take();
-        desk.answer(second, request);
-        (desk, first)
+        service.answer(second, request);
+        (service, first)
     }
 
     /// A turn at a second; requests are answered at once by the policy in force.
@@ -140,66 +140,66 @@ impl Desk {
 
 #[test]
 fn a_trial_is_over_when_its_time_is_and_the_policy_before_is_back() {
-    let mut desk = Desk::new();
-    desk.try_srtf(10, 3600.0, None).expect("it begins");
-    assert_eq!(desk.policy(), "srtf");
-    desk.turn(3609, Vec::new());
-    assert_eq!(desk.policy(), "srtf");
-    assert_eq!(desk.core.due(), Some(Time(3610 * 1_000_000)));
-    let turn = desk.turn(3610, Vec::new());
-    assert_eq!(desk.policy(), "fifo");
+    let mut service = Service::new();
+    service.try_srtf(10, 3600.0, None).expect("it begins");
+    assert_eq!(service.policy(), "srtf");
+    service.turn(3609, Vec::new());
+    assert_eq!(service.policy(), "srtf");
+    assert_eq!(service.core.due(), Some(Time(3610 * 1_000_000)));
+    let turn = service.turn(3610, Vec::new());
+    assert_eq!(service.policy(), "fifo");
     assert_eq!(turn.policy.expect("the host is told").0, "fifo");
-    let last = desk.events.last().expect("an event");
+    let last = service.events.last().expect("an event");
     assert!(last.contains("the trial of srtf ends, its time is over"), "{last}");
 }
 
 #[test]
 fn a_trial_survives_a_restart_and_ends_in_time_also_while_no_daemon_runs() {
-    let mut desk = Desk::new();
-    desk.try_srtf(10, 3600.0, None).expect("it begins");
-    let (mut again, turn) = Desk::start("srtf", desk.meta.clone(), 2000);
+    let mut service = Service::new();
+    service.try_srtf(10, 3600.0, None).expect("it begins");
+    let (mut again, turn) = Service::start("srtf", service.meta.clone(), 2000);
     assert!(turn.policy.is_none());
     again.turn(3609, Vec::new());
     assert_eq!(again.policy(), "srtf");
     again.turn(3610, Vec::new());
     assert_eq!(again.policy(), "fifo");
-    let (late, turn) = Desk::start("srtf", desk.meta.clone(), 5000);
+    let (late, turn) = Service::start("srtf", service.meta.clone(), 5000);
     assert_eq!(turn.policy.expect("it is over").0, "fifo");
     assert_eq!(late.policy(), "fifo");
-    let (mut chosen, _) = Desk::start("las", desk.meta.clone(), 2000);
+    let (mut chosen, _) = Service::start("las", service.meta.clone(), 2000);
     let turn = chosen.turn(5000, Vec::new());
     assert!(turn.policy.is_none(), "chosen by hand at the start");
 }
 
 #[test]
 fn a_trial_ends_sooner_when_its_measure_worsens() {
-    let mut desk = Desk::new();
-    assert_eq!(desk.try_srtf(10, 3600.0, Some(Measure::Jct)), Err(Code::Conflict), "no history");
+    let mut service = Service::new();
+    assert_eq!(service.try_srtf(10, 3600.0, Some(Measure::Jct)), Err(Code::Conflict), "no history");
     for start in [20, 40, 60] {
-        desk.run_job(start, start + 10);
+        service.run_job(start, start + 10);
     }
-    desk.try_srtf(100, 3600.0, Some(Measure::Jct)).expect("ten seconds each are known");
+    service.try_srtf(100, 3600.0, Some(Measure::Jct)).expect("ten seconds each are known");
     for start in [500, 600] {
-        desk.run_job(start, start + 50);
+        service.run_job(start, start + 50);
     }
-    assert_eq!(desk.policy(), "srtf", "two are too few");
-    desk.run_job(700, 750);
-    desk.turn(751, Vec::new());
-    assert_eq!(desk.policy(), "fifo");
-    let last = desk.events.last().expect("an event");
+    assert_eq!(service.policy(), "srtf", "two are too few");
+    service.run_job(700, 750);
+    service.turn(751, Vec::new());
+    assert_eq!(service.policy(), "fifo");
+    let last = service.events.last().expect("an event");
     assert!(last.contains("jct is 50.0, and was 10.0: more than 20 % worse"), "{last}");
 }
 
 #[test]
 fn a_trial_is_kept_or_ended_by_hand_and_there_is_one_at_a_time() {
-    let mut desk = Desk::new();
-    assert_eq!(desk.ask(1, Ask::EndTrial { keep: true }), Err(Code::Conflict));
-    desk.try_srtf(10, 3600.0, None).expect("it begins");
-    assert_eq!(desk.try_srtf(11, 3600.0, None), Err(Code::Conflict));
-    desk.ask(20, Ask::EndTrial { keep: false }).expect("back");
-    assert_eq!(desk.policy(), "fifo");
-    desk.try_srtf(30, 3600.0, None).expect("once more");
-    desk.ask(40, Ask::EndTrial { keep: true }).expect("it stays");
-    desk.turn(5000, Vec::new());
-    assert_eq!(desk.policy(), "srtf");
+    let mut service = Service::new();
+    assert_eq!(service.ask(1, Ask::EndTrial { keep: true }), Err(Code::Conflict));
+    service.try_srtf(10, 3600.0, None).expect("it begins");
+    assert_eq!(service.try_srtf(11, 3600.0, None), Err(Code::Conflict));
+    service.ask(20, Ask::EndTrial { keep: false }).expect("back");
+    assert_eq!(service.policy(), "fifo");
+    service.try_srtf(30, 3600.0, None).expect("once more");
+    service.ask(40, Ask::EndTrial { keep: true }).expect("it stays");
+    service.turn(5000, Vec::new());
+    assert_eq!(service.policy(), "srtf");
 }

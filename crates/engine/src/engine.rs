@@ -31,7 +31,7 @@ pub struct Engine {
     /// Jobs that end as soon as they have stopped.
     pub(crate) ending: BTreeMap<JobId, End>,
     /// Jobs that must stop because a machine was lost.
-    pub(crate) stranded: BTreeSet<JobId>,
+    pub(crate) evicted: BTreeSet<JobId>,
     /// Jobs that must stop because a window is about to begin.
     pub(crate) leaving: BTreeSet<JobId>,
     /// Jobs whose plan differs from reality.
@@ -121,7 +121,7 @@ pub struct Stats {
     pub policy_panics: u64,
     /// Times the policy was cut off because it took too long.
     pub policy_stuck: u64,
-    /// Decisions taken by the plain order instead.
+    /// Decisions taken by the fallback order instead.
     pub fallbacks: u64,
     /// Nodes put into quarantine.
     pub quarantines: u64,
@@ -152,7 +152,7 @@ impl Engine {
             dependents: BTreeMap::new(),
             ends: Vec::new(),
             ending: BTreeMap::new(),
-            stranded: BTreeSet::new(),
+            evicted: BTreeSet::new(),
             leaving: BTreeSet::new(),
             dirty: BTreeSet::new(),
             requeued: BTreeSet::new(),

@@ -1,4 +1,4 @@
-//! The plain order that takes over while a policy fails: arrival, whoever fits, wherever there is room.
+//! The fallback order that takes over while a policy fails: arrival, whoever fits, wherever there is room.
 
 use trainyard_framework::{
     Ask, Fill, Free, JobRef, Key, Needs, Pipeline, Place, Rank, Ranked, View, fraction,
@@ -40,7 +40,7 @@ impl Place for Anywhere {
     }
 }
 
-/// The plain order.
+/// The fallback order.
 pub(crate) fn pipeline() -> Pipeline {
     let policy = Ranked::new(Arrival).no_preemption().fill(Fill::Backfill);
     Pipeline::new(policy, Anywhere, Needs::NOTHING)

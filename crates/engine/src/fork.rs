@@ -24,7 +24,7 @@ impl Engine {
             dependents: self.dependents.clone(),
             ends: self.ends.clone(),
             ending: self.ending.clone(),
-            stranded: self.stranded.clone(),
+            evicted: self.evicted.clone(),
             leaving: self.leaving.clone(),
             dirty: self.dirty.clone(),
             requeued: self.requeued.clone(),

@@ -8,7 +8,7 @@
 //! - `engine`, `lifecycle`, `machines`, `windows`: events to state.
 //! - `decision`, `think`, `adopt`, `fallback`: state to plan. A policy that errs or panics never stops the engine.
 //! - `reconcile`, `occupancy`: plan to actions; launches only on GPUs that are really free.
-//! - [`Kept`]: what must survive a restart, and an engine made from it; `fork`: the same engine once more.
+//! - [`SavedState`]: what must survive a restart, and an engine made from it; `fork`: the same engine once more.
 //! - [`explain`], `invariants`: why a job waits; what must always hold, asserted in release builds.
 //!
 //! Deliberately absent: clocks, files, sockets, randomness of its own, and any policy's name.
@@ -20,11 +20,11 @@ pub mod explain;
 mod fallback;
 mod fork;
 mod invariants;
-mod keep;
 mod lifecycle;
 mod loans;
 mod machines;
 mod occupancy;
+mod persisted;
 mod reconcile;
 pub mod setup;
 mod think;
@@ -33,6 +33,6 @@ mod windows;
 pub use decision::DecisionRequest;
 pub use engine::{Engine, Stats};
 pub use explain::{Explanation, Outlook};
-pub use keep::Kept;
+pub use persisted::SavedState;
 pub use setup::{Quarantine, Setup, Trigger};
 pub use think::PolicyOutcome;

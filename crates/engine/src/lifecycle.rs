@@ -268,7 +268,7 @@ impl Engine {
             state.changed.push(job);
             state.ended.push((job, at));
             self.blocked.remove(&job);
-            self.stranded.remove(&job);
+            self.evicted.remove(&job);
             self.leaving.remove(&job);
             self.requeued.remove(&job);
             self.dirty.remove(&job);
@@ -342,7 +342,7 @@ impl Engine {
     fn vacate(&mut self, at: Time, job: JobId, done: Work) {
         let next = if self.blocked.contains_key(&job) { Phase::Blocked } else { Phase::Waiting };
         self.enter(at, job, next);
-        self.stranded.remove(&job);
+        self.evicted.remove(&job);
         self.leaving.remove(&job);
         self.requeued.remove(&job);
         let state = self.state_mut();

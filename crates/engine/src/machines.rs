@@ -103,7 +103,7 @@ impl Engine {
 
     pub(crate) fn node_lost(&mut self, at: Time, node: NodeId) {
         self.machines.nodes[node.index()].up = false;
-        self.strand(at, node, u64::MAX);
+        self.evict(at, node, u64::MAX);
         self.put_in_service(node);
         self.count_failure(at, node);
     }
@@ -115,7 +115,7 @@ impl Engine {
 
     pub(crate) fn gpu_lost(&mut self, at: Time, gpu: GpuAt) {
         self.machines.nodes[gpu.node.index()].healthy &= !(1 << gpu.gpu);
-        self.strand(at, gpu.node, 1 << gpu.gpu);
+        self.evict(at, gpu.node, 1 << gpu.gpu);
         self.put_in_service(gpu.node);
         self.count_failure(at, gpu.node);
     }
@@ -131,7 +131,7 @@ impl Engine {
         let mask = (1 << gpu.gpu) & self.state.cluster.node(gpu.node).mask();
         self.machines.nodes[gpu.node.index()].quarantined |= mask;
         if evict {
-            self.strand(at, gpu.node, mask);
+            self.evict(at, gpu.node, mask);
         } else {
             self.displace(at, gpu.node, mask);
         }
@@ -148,7 +148,7 @@ impl Engine {
                 self.unplan(at, job);
             }
             if placed && !there {
-                self.stranded.insert(job);
+                self.evicted.insert(job);
             }
         }
     }
@@ -205,7 +205,7 @@ impl Engine {
             for job in self.planned_on(node, displaced) {
                 self.unplan(at, job);
                 if self.state.live(job).is_some_and(|live| live.state.held.is_some()) {
-                    self.stranded.insert(job);
+                    self.evicted.insert(job);
                 }
             }
         }
@@ -268,7 +268,7 @@ impl Engine {
     }
 
     /// Takes the grants of all jobs on these GPUs away; those that run must stop as a whole gang.
-    fn strand(&mut self, at: Time, node: NodeId, mask: u64) {
+    fn evict(&mut self, at: Time, node: NodeId, mask: u64) {
         let hit: Vec<JobId> = self
             .state
             .granted
@@ -283,7 +283,7 @@ impl Engine {
             .collect();
         for job in hit {
             self.unplan(at, job);
-            self.stranded.insert(job);
+            self.evicted.insert(job);
         }
     }
 }

@@ -99,7 +99,7 @@ impl Engine {
             Some(End::TimeLimit) => Why::TimeLimit,
             Some(End::Pruned) => Why::Pruned,
             Some(_) => Why::Asked,
-            None if self.stranded.contains(&job) => Why::Machine,
+            None if self.evicted.contains(&job) => Why::Machine,
             None if self.leaving.contains(&job) => Why::Window,
             None if self.blocked.contains_key(&job) || self.requeued.contains(&job) => Why::Asked,
             None if planned => Why::Moved,

@@ -39,7 +39,7 @@ pub struct Setup {
     pub quarantine: Quarantine,
     /// How long a failed job waits before its first retry; each further wait is twice as long.
     pub retry_after: Span,
-    /// After so many failures of the policy in a row a plain order takes over until it recovers.
+    /// After so many failures of the policy in a row a fallback order takes over until it recovers.
     pub policy_failures_max: u32,
     /// How long a failing policy is left alone before it is asked again; doubles up to 256 times, an hour at most.
     pub policy_retry_after: Span,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_engine::Engine;
 use trainyard_framework::{Live, Pipeline};
-use trainyard_sim::{Beginning, Observer, Options, Outcome, go_on};
+use trainyard_sim::{Beginning, Observer, Options, Outcome, resume_from};
 use trainyard_types::{Action, End, JobId, Time};
 
 /// Moments after which the caller is asked whether to go on.
@@ -94,7 +94,7 @@ pub fn foresee(mut fork: Engine, sizes: Sizes, pipeline: Pipeline, limits: Limit
         Watch { limits, awaited, steps: 0, at: now, starts: BTreeMap::new(), cut: None };
     let options = options(&fork);
     let beginning = Beginning { engine: fork, truth: &truth, arrivals: &[] };
-    let outcome = go_on(beginning, pipeline, &options, &mut watch);
+    let outcome = resume_from(beginning, pipeline, &options, &mut watch);
     let cut = watch.cut.map(|cut| (watch.at, cut));
     let jobs = before.into_iter().map(|one| in_the_end(one, &outcome, &watch.starts)).collect();
     Foreseen { now, jobs, cut, outcome, sizes }

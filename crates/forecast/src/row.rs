@@ -89,7 +89,7 @@ fn trouble(foreseen: &Foreseen) -> Option<String> {
         return None;
     }
     Some(format!(
-        "the policy failed {failed} times ({} of them panics); the plain order decided {} times in its place",
+        "the policy failed {failed} times ({} of them panics); the fallback order decided {} times in its place",
         stats.policy_panics, stats.fallbacks
     ))
 }

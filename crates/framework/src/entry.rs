@@ -117,7 +117,7 @@ pub enum Level {
     Operator,
 }
 
-/// Kin among policies.
+/// Families of policies.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {

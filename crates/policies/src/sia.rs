@@ -15,11 +15,11 @@ mod row;
 mod tests;
 
 use crate::prelude::*;
-use configurations::{Ground, Sort};
+use configurations::{ClusterShape, ConfigurationKind};
 use models::Models;
-use placing::{Floor, Need};
-use program::{Candidate, Dials};
-use row::{Row, Source, Verdict};
+use placing::{FreeMap, Need};
+use program::{Candidate, Weights};
+use row::{Candidates, Eligibility, Source};
 use std::collections::BTreeMap;
 use trainyard_framework::Trials;
 use trainyard_types::{Allocation, Grant, Knobs, Phase, Quality, Shape};
@@ -117,18 +117,18 @@ struct Sia {
 #[derive(Default)]
 struct Known {
     models: Option<Models>,
-    row: Option<Row>,
+    row: Option<Candidates>,
 }
 
 /// A job that takes part in a round, with its row.
-struct Player<'a> {
+struct Contender<'a> {
     job: JobRef<'a>,
-    row: Row,
+    row: Candidates,
 }
 
 impl Sia {
     /// The goodputs of a job, worked out anew where something was learnt.
-    fn row(&mut self, job: JobRef<'_>, view: &View<'_>, ground: &Ground) -> Row {
+    fn row(&mut self, job: JobRef<'_>, view: &View<'_>, ground: &ClusterShape) -> Candidates {
         let known = self.known.entry(job.id()).or_default();
         let source = Source { job, view, ground, most: self.settings.configurations };
         let seen = source.seen();
@@ -154,8 +154,8 @@ impl Sia {
         &mut self,
         view: &View<'a>,
         offer: &mut Offer<'_>,
-        ground: &Ground,
-    ) -> Vec<Player<'a>> {
+        ground: &ClusterShape,
+    ) -> Vec<Contender<'a>> {
         let mut active: Vec<JobRef<'a>> = view.waiting().chain(view.granted()).collect();
         active.sort_unstable_by_key(JobRef::id);
         self.known.retain(|id, _| active.binary_search_by_key(id, JobRef::id).is_ok());
@@ -182,8 +182,8 @@ impl Sia {
                 offer.ceiling_passed(job, used).is_none()
             });
             match row.verdict {
-                Verdict::Sound => players.push(Player { job, row }),
-                Verdict::Nowhere(reason) => self.verdicts.push((job.id(), reason)),
+                Eligibility::Sound => players.push(Contender { job, row }),
+                Eligibility::Nowhere(reason) => self.verdicts.push((job.id(), reason)),
             }
         }
         players
@@ -199,14 +199,14 @@ impl Sia {
     /// The choice of a configuration for each player, by its number in the row.
     fn choose(
         &self,
-        players: &[Player<'_>],
+        players: &[Contender<'_>],
         view: &View<'_>,
         free: &Free,
         cx: &mut Cx,
     ) -> Vec<Option<usize>> {
         let kinds = view.cluster().kinds.len();
         let capacity = (0..kinds).map(|kind| free.gpus(GpuType(kind as u8)));
-        let dials = Dials {
+        let dials = Weights {
             p: self.settings.p,
             idle_price: self.settings.idle_price,
             restart: self.settings.restart,
@@ -229,7 +229,7 @@ impl Sia {
     /// Grants what was chosen, each on the GPUs that need the fewest moves.
     fn grant(
         &self,
-        players: &[Player<'_>],
+        players: &[Contender<'_>],
         chosen: &[Option<usize>],
         view: &View<'_>,
         offer: &mut Offer<'_>,
@@ -247,7 +247,7 @@ impl Sia {
             let current = held.map(|held| held.placement.clone());
             needs.push(Need { index, kind: sort.kind, gpus: sort.gpus, current });
         }
-        let placed = Floor::new(view.cluster(), offer.free()).place(&needs);
+        let placed = FreeMap::new(view.cluster(), offer.free()).place(&needs);
         let mut left: Vec<usize> = Vec::new();
         for (need, placement) in needs.iter().zip(placed) {
             let player = &players[need.index];
@@ -261,7 +261,7 @@ impl Sia {
             }
         }
         for (index, chosen) in loose {
-            let Sort { kind, gpus, .. } = players[index].row.options[chosen].sort;
+            let ConfigurationKind { kind, gpus, .. } = players[index].row.options[chosen].sort;
             let nodes_max = players[index].job.spec.want.nodes_max;
             let shape = Shape::Gpus { count: gpus, kind: Some(kind), nodes_max };
             if offer.grant(&players[index].grant(chosen, shape)) != Answer::Taken {
@@ -283,13 +283,13 @@ impl Sia {
 
 /// Gives what is idle to whoever is left, in order of arrival and as little as each can do with: where ceilings, host
 /// resources or odd nodes stood in the way of the choice.
-fn fill(players: &[Player<'_>], left: &[usize], offer: &mut Offer<'_>) {
+fn fill(players: &[Contender<'_>], left: &[usize], offer: &mut Offer<'_>) {
     for &index in left {
         let player = &players[index];
         let least = player.row.options.iter().map(|option| option.sort.gpus).min();
         let options = player.row.options.iter().enumerate();
         for (number, option) in options.filter(|(_, option)| Some(option.sort.gpus) == least) {
-            let Sort { kind, gpus, .. } = option.sort;
+            let ConfigurationKind { kind, gpus, .. } = option.sort;
             if offer.free().gpus(kind) < gpus && !player.is_special() {
                 continue;
             }
@@ -302,7 +302,7 @@ fn fill(players: &[Player<'_>], left: &[usize], offer: &mut Offer<'_>) {
     }
 }
 
-impl Player<'_> {
+impl Contender<'_> {
     /// Whether more than the number of GPUs decides where it fits.
     fn is_special(&self) -> bool {
         let want = &self.job.spec.want;
@@ -347,7 +347,7 @@ impl Policy for Sia {
             return Ok(());
         }
         self.verdicts.clear();
-        let ground = Ground::new(view, offer.free());
+        let ground = ClusterShape::new(view, offer.free());
         offer.everything();
         let players = self.players(view, offer, &ground);
         let chosen = self.choose(&players, view, offer.free(), cx);

@@ -177,7 +177,7 @@ fn alarms(comparison: &Comparison) -> String {
         if trouble != Default::default() {
             let _ = writeln!(
                 html,
-                "<p class=\"alarm\" role=\"alert\"><b>{name}</b> did not work properly: {} faulty grants, {} errors, {} panics, {} decisions by the plain order instead.</p>",
+                "<p class=\"alarm\" role=\"alert\"><b>{name}</b> did not work properly: {} faulty grants, {} errors, {} panics, {} decisions by the fallback order instead.</p>",
                 trouble.faults, trouble.errors, trouble.panics, trouble.fallbacks
             );
         }

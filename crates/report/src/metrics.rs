@@ -152,7 +152,7 @@ pub struct Trouble {
     pub errors: u64,
     /// Panics.
     pub panics: u64,
-    /// Decisions taken by a plain order instead.
+    /// Decisions taken by a fallback order instead.
     pub fallbacks: u64,
 }
 

@@ -4,7 +4,7 @@
 //! It alone knows how much work a job really is and how fast it really runs.
 //! Nothing is stepped: a running job is a promise (rate, since, finish) that is made anew only when its rate changes.
 //!
-//! - [`simulate`]: the loop, in `run`; [`go_on`]: the same from a moment that somebody else led to, in `resume`.
+//! - [`simulate`]: the loop, in `run`; [`resume_from`]: the same from a moment that somebody else led to, in `resume`.
 //! - [`Truth`]: how much work jobs really are and how fast they really run.
 //! - [`Options`], [`Semantics`]: how time, costs, estimates and failures behave; presets of published simulators.
 //! - [`Lending`]: a pool whose owner takes nodes back and lends them again.
@@ -32,6 +32,6 @@ pub use options::{
     Charge, DecisionCost, Distance, FailureModel, Options, Rounding, Semantics, Window,
 };
 pub use outcome::{JobOutcome, Outcome};
-pub use run::{Beginning, Observer, Quiet, go_on, simulate};
+pub use run::{Beginning, Observer, Quiet, resume_from, simulate};
 pub use series::{Point, Series};
 pub use truth::Truth;

@@ -27,7 +27,7 @@ impl World<'_> {
         let running: Vec<JobId> = self.running().collect();
         // Both lists ascend.
         for job in running.into_iter().filter(|job| fresh.binary_search(job).is_err()) {
-            self.go_on(job);
+            self.resume_from(job);
         }
         let mut events = SmallVec::new();
         for job in fresh {
@@ -75,7 +75,7 @@ impl World<'_> {
     }
 
     /// A running job keeps its pace: its end was promised when that pace began.
-    fn go_on(&mut self, job: JobId) {
+    fn resume_from(&mut self, job: JobId) {
         let placed = self.placed.get_mut(&job).expect("just listed");
         let truth = self.truth.job(job);
         let pace = self.truth.pace(truth, &placed.config, placed.done);

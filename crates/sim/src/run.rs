@@ -88,7 +88,7 @@ pub struct Beginning<'a> {
 ///
 /// What jobs used before that moment counts in what came of each, and in the GPU time they held; the series, what was
 /// lost and what the engine counted begin with the moment.
-pub fn go_on(
+pub fn resume_from(
     beginning: Beginning<'_>,
     pipeline: Pipeline,
     options: &Options,

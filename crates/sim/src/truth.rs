@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use trainyard_profile::{ChangeCost, Pace, Speeds};
 use trainyard_types::{Config, JobId, Sample, Span, Work};
-use trainyard_workload::tells::Tells;
+use trainyard_workload::tells::TrainingSignals;
 use trainyard_workload::{TraceJob, Workload};
 
 /// How much work jobs really are, how fast they really run, and what moving them really costs.
@@ -62,7 +62,7 @@ impl Truth for Written<'_> {
 /// What a job tells of its training when so much is done.
 fn told(job: &TraceJob, done: Work) -> Sample {
     let Some(tells) = &job.tells else { return Sample::default() };
-    let report = Tells::report(done, job.work);
+    let report = TrainingSignals::report(done, job.work);
     let curve = tells.learning.filter(|_| report > 0);
     Sample {
         noise: tells.noise_at(done, job.work),

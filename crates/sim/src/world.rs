@@ -15,7 +15,7 @@ use trainyard_types::{
     Time, Why, Work,
 };
 use trainyard_workload::TraceJob;
-use trainyard_workload::tells::Tells;
+use trainyard_workload::tells::TrainingSignals;
 
 /// A job that holds GPUs.
 pub(crate) struct Placed {
@@ -574,7 +574,7 @@ impl<'a> World<'a> {
 pub(crate) fn turns_at(truth: &TraceJob, done: Work, until: Option<Work>) -> Option<Work> {
     let next = truth.phase(done).map_or(0, |phase| phase + 1);
     let other_batch = truth.batches.get(next).map(|phase| phase.begins(truth.work));
-    let speaks = truth.tells.and_then(|_| Tells::next(done, truth.work));
+    let speaks = truth.tells.and_then(|_| TrainingSignals::next(done, truth.work));
     let turns = [until, other_batch, speaks].into_iter().flatten();
     turns.min_by(|a, b| a.0.total_cmp(&b.0))
 }

@@ -39,14 +39,14 @@ pub struct Entry {
     /// What was announced: all but where it runs.
     pub order: LaunchOrder,
     /// The attempt that runs, is to run, or ended and is not forgotten.
-    pub attempt: Option<Course>,
+    pub attempt: Option<PersistedRun>,
     /// It is over: nothing of it may stay in Slurm.
     pub withdrawn: bool,
 }
 
 /// How far an attempt is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Course {
+pub struct PersistedRun {
     /// Which.
     pub attempt: Attempt,
     /// What it is about to do.

@@ -147,7 +147,7 @@ impl Backend for Slurm {
         self.send(Task::Forget((job, attempt)));
     }
 
-    fn take_stock(&mut self) -> Vec<Found> {
+    fn list_attempts(&mut self) -> Vec<Found> {
         let (answer, found) = mpsc::channel();
         self.send(Task::TakeStock(answer));
         // Nothing found would mean that nothing runs, which is not known without the thread.

@@ -18,7 +18,7 @@ use crate::act::Actor;
 use crate::call::{CallError, Calls};
 use crate::decide::Known;
 use crate::folder::{Ear, Folder, Written};
-use crate::ledger::{Course, Ledger, Stage};
+use crate::ledger::{Ledger, PersistedRun, Stage};
 use crate::look::Lookout;
 use crate::ownership::Key as MarkKey;
 use crate::seen::{SlurmJob, SlurmSeen};
@@ -243,7 +243,7 @@ impl Worker {
             Task::Withdraw(job) => self.withdraw(job),
             Task::Drain(node, reason) => self.drain(&node, reason.as_deref()),
             Task::TakeStock(answer) => {
-                let _ = answer.send(self.take_stock());
+                let _ = answer.send(self.list_attempts());
             }
             Task::Seen(began, result) => self.seen(began, *result),
             Task::End => {}
@@ -256,7 +256,7 @@ impl Worker {
         self.options.scan.max(Duration::from_millis(2) * active)
     }
 
-    fn course(&self, (job, attempt): Key) -> Option<&Course> {
+    fn course(&self, (job, attempt): Key) -> Option<&PersistedRun> {
         let entry = self.ledger.entries.get(&job)?;
         entry.attempt.as_ref().filter(|course| course.attempt == attempt)
     }

@@ -290,7 +290,7 @@ impl Machine {
     }
 
     /// Everything it knows.
-    pub fn take_stock(&mut self) -> Vec<Found> {
+    pub fn list_attempts(&mut self) -> Vec<Found> {
         let found = |(id, run): (&(JobId, Attempt), &Run)| {
             let (job, attempt) = *id;
             match &run.stage {

@@ -12,7 +12,7 @@ use trainyard_report::metrics::Summary;
 use trainyard_sim::{FailureModel, Observer, Options, Outcome, Quiet, simulate};
 use trainyard_types::{Cluster, GroupId, Job, JobId, Span, Time, Want, Work};
 use trainyard_workload::freedom::{Freedom, loosen};
-use trainyard_workload::tells::{Learning, Tells};
+use trainyard_workload::tells::{Learning, TrainingSignals};
 use trainyard_workload::{Arrival, Spec, TraceJob, Workload, cluster, generate};
 
 fn selection(policy: &str, settings: &[&str]) -> Selection {
@@ -146,7 +146,7 @@ fn search(trials: u32, seed: u64, deadline: Time) -> Workload {
             ..Job::simple(JobId(id), Time::ZERO, 1)
         };
         // Two hours on one GPU.
-        let tells = Some(Tells { noise: None, learning: Some(learning) });
+        let tells = Some(TrainingSignals { noise: None, learning: Some(learning) });
         jobs.push(TraceJob { tells, ..TraceJob::new(job, Work(1.8434 * 7200.0)) });
     }
     Workload { jobs, catalog, ..Workload::empty("search") }

@@ -376,7 +376,7 @@ fn a_policy_that_fails_is_replaced_by_a_plain_order() {
         let mut host = nonsense(broken);
         host.submit(0, job(0, 4));
         host.until(100);
-        assert!(host.runs(0), "the plain order serves it");
+        assert!(host.runs(0), "the fallback order serves it");
         assert!(host.engine.stats().fallbacks > 0);
         host.submit(200, job(1, 4));
         host.until(300);

@@ -253,7 +253,7 @@ fn a_policy_that_panics_has_trouble_in_its_row() {
     let fork = engine.fork(Time::ZERO);
     let sizes = Sizes::new(&fork, &Lengths::default().sorted());
     let row = Row::new(&foresee(fork, sizes, pipeline, Limits::WIDE), |_| None);
-    assert_eq!(row.finished, 2, "the plain order serves them");
+    assert_eq!(row.finished, 2, "the fallback order serves them");
     assert!(row.trouble.is_some_and(|trouble| trouble.contains("panics")));
 }
 

@@ -47,7 +47,7 @@ pub enum Quality {
     Within(u32),
     /// Good, not proven best.
     Feasible,
-    /// The policy failed and the plan was kept or a plain order used.
+    /// The policy failed and the plan was kept or a fallback order used.
     Fallback,
 }
 

@@ -4,7 +4,7 @@ use crate::TraceJob;
 use crate::Workload;
 use crate::reference::Reference;
 use crate::scenario::Line;
-use crate::tells::{Learning, Tells};
+use crate::tells::{Learning, TrainingSignals};
 use crate::trace_row::{CLASSES, class_named};
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -127,7 +127,7 @@ pub(crate) fn read_job(
 }
 
 /// What a job tells of its training: `noise 64,2048` from its start to its end, `learns 0.9,0.5,0.7` as a curve.
-fn read_tells(words: &JobWords<'_>) -> Result<Option<Tells>, InputError> {
+fn read_tells(words: &JobWords<'_>) -> Result<Option<TrainingSignals>, InputError> {
     let numbers = |key: &str| -> Option<Vec<f64>> {
         words
             .get(key)?
@@ -135,7 +135,7 @@ fn read_tells(words: &JobWords<'_>) -> Result<Option<Tells>, InputError> {
             .map(|part| part.parse().ok().filter(|x: &f64| x.is_finite()))
             .collect()
     };
-    let mut tells = Tells::default();
+    let mut tells = TrainingSignals::default();
     if words.get("noise").is_some() {
         let expected = "two numbers above 0, such as `64,2048`: the noise at the start and the end";
         tells.noise = match numbers("noise").as_deref() {
@@ -152,7 +152,7 @@ fn read_tells(words: &JobWords<'_>) -> Result<Option<Tells>, InputError> {
             _ => return Err(words.wrong("learns", expected)),
         };
     }
-    Ok((tells != Tells::default()).then_some(tells))
+    Ok((tells != TrainingSignals::default()).then_some(tells))
 }
 
 /// A bare number is steps, a number with a unit is time at the wanted size.

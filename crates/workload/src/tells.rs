@@ -7,7 +7,7 @@ const REPORTS: u32 = 40;
 
 /// What a job tells; nothing of what it does not know.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
-pub struct Tells {
+pub struct TrainingSignals {
     /// The gradient noise scale at the start and at the end; it grows by the same factor in equal parts of the work.
     pub noise: Option<(f64, f64)>,
     /// Its accuracy.
@@ -25,7 +25,7 @@ pub struct Learning {
     pub bend: f64,
 }
 
-impl Tells {
+impl TrainingSignals {
     /// The number of the last report when so much is done.
     pub fn report(done: Work, work: Work) -> u32 {
         // A hair below a report is that report: work is added up.
@@ -35,7 +35,7 @@ impl Tells {
 
     /// The work done at the next report.
     pub fn next(done: Work, work: Work) -> Option<Work> {
-        let next = Tells::report(done, work) + 1;
+        let next = TrainingSignals::report(done, work) + 1;
         (next < REPORTS).then(|| Work(work.0 * f64::from(next) / f64::from(REPORTS)))
     }
 
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn noise_grows_by_the_same_factor_in_equal_parts() {
-        let tells = Tells { noise: Some((100.0, 1600.0)), learning: None };
+        let tells = TrainingSignals { noise: Some((100.0, 1600.0)), learning: None };
         let at = |done: f64| tells.noise_at(Work(done), Work(8.0)).expect("it tells");
         assert!((at(0.0) - 100.0).abs() < 1e-9 && (at(4.0) - 400.0).abs() < 1e-9);
         assert!((at(8.0) - 1600.0).abs() < 1e-6 && (at(9.0) - 1600.0).abs() < 1e-6);
@@ -71,10 +71,10 @@ mod tests {
         let work = Work(1000.0);
         let mut done = Work(0.0);
         let mut seen = Vec::new();
-        while let Some(next) = Tells::next(done, work) {
+        while let Some(next) = TrainingSignals::next(done, work) {
             assert!(next.0 > done.0);
             done = next;
-            seen.push(Tells::report(done, work));
+            seen.push(TrainingSignals::report(done, work));
         }
         assert_eq!(seen, (1..REPORTS).collect::<Vec<u32>>());
     }

@@ -1,7 +1,7 @@
 //! The jobs of a run, with the truth about each.
 
 use crate::reference::Reference;
-use crate::tells::Tells;
+use crate::tells::TrainingSignals;
 use crate::tenant_ids::TenantIds;
 use std::sync::Arc;
 use trainyard_profile::Catalog;
@@ -19,7 +19,7 @@ pub struct TraceJob {
     /// Its batch sizes over its life, by the part of its work that is done; empty for the profile's own throughout.
     pub batches: Box<[BatchPhase]>,
     /// What it tells of its training, besides how fast it is.
-    pub tells: Option<Tells>,
+    pub tells: Option<TrainingSignals>,
 }
 
 impl TraceJob {

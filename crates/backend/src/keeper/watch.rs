@@ -1,7 +1,7 @@
 //! What happens to an attempt from start to end.
 
 use super::gang::{self, Gang};
-use super::{Event, Post, Status};
+use super::{Event, KeeperState, Status};
 use crate::attempt_dir::{self, BatchOrder, Order, Told};
 use crate::{Exit, StopOrder, processes};
 use nix::errno::Errno;
@@ -41,7 +41,7 @@ struct Stopping {
 }
 
 struct Watch {
-    post: Post,
+    post: KeeperState,
     gang: Gang,
     left: usize,
     ranks: Vec<Option<Status>>,
@@ -61,7 +61,7 @@ struct Watch {
 }
 
 /// Starts the ranks and stays until none of their processes is left.
-pub fn run(mut post: Post) -> Exit {
+pub fn run(mut post: KeeperState) -> Exit {
     if let Err(refusal) = post.claim_checkpoints() {
         return failed(&post, refusal.to_string());
     }
@@ -107,7 +107,7 @@ pub fn run(mut post: Post) -> Exit {
     }
 }
 
-fn failed(post: &Post, why: String) -> Exit {
+fn failed(post: &KeeperState, why: String) -> Exit {
     if let Some(cgroup) = &post.cgroup {
         cgroup.remove();
     }

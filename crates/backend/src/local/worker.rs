@@ -6,7 +6,7 @@ use crate::attempt_dir::{
 };
 use crate::cgroup::Cgroup;
 use crate::health::watch::Look;
-use crate::keeper::Poke;
+use crate::keeper::Wakeup;
 use crate::{Exit, Found, LaunchOrder, Report, StopOrder, processes};
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +55,7 @@ pub enum Task {
     /// The GPUs were looked at.
     Looked(Look),
     /// A keeper has news.
-    Poked(Poke),
+    Poked(Wakeup),
     /// The backend is dropped.
     End,
 }
@@ -176,7 +176,7 @@ impl Worker {
                 }
             }
             Task::TakeStock(answer) => {
-                let _ = answer.send(self.take_stock());
+                let _ = answer.send(self.list_attempts());
             }
             Task::Poked(poke) => self.poked(poke),
             Task::Looked(look) => self.looked(look),
@@ -270,7 +270,7 @@ impl Worker {
         }
     }
 
-    fn poked(&mut self, poke: Poke) {
+    fn poked(&mut self, poke: Wakeup) {
         let Some((job, attempt)) = parse_name(&poke.attempt) else { return };
         match poke.said {
             None => self.look_at((job, attempt)),
@@ -383,7 +383,7 @@ impl Worker {
         }
     }
 
-    fn take_stock(&mut self) -> Vec<Found> {
+    fn list_attempts(&mut self) -> Vec<Found> {
         let keys = self.all_keys();
         let deadline = Instant::now() + RECLAIM_WAIT;
         keys.into_iter().map(|key| self.find(key, deadline)).collect()

@@ -23,7 +23,7 @@ fn a_job_outlives_the_backend_and_its_exit_code_is_found_by_the_next() {
     yard.launch(order.clone());
     yard.until_log(1, "ready");
     let mut yard = yard.restart();
-    let found = yard.backend().take_stock();
+    let found = yard.backend().list_attempts();
     assert!(matches!(found[..], [Found::Running { started: true, .. }]), "{found:?}");
     // It ends while nobody looks.
     yard.local = None;
@@ -31,7 +31,7 @@ fn a_job_outlives_the_backend_and_its_exit_code_is_found_by_the_next() {
     std::fs::write(&gate, "").unwrap();
     within(WAIT, "the keeper ends", || !lives(keeper));
     let mut yard = yard.restart();
-    let found = yard.backend().take_stock();
+    let found = yard.backend().list_attempts();
     let [Found::Ended { exit, .. }] = &found[..] else { panic!("{found:?}") };
     assert_eq!((exit.code, exit.lost), (Some(7), false), "{exit:?}");
     // It is kept until it is forgotten, and an order for it is answered with it, before and after.
@@ -39,7 +39,7 @@ fn a_job_outlives_the_backend_and_its_exit_code_is_found_by_the_next() {
         if forgotten {
             let Found::Ended { job, attempt, .. } = found[0] else { unreachable!() };
             yard.backend().forget(job, attempt);
-            assert!(yard.backend().take_stock().is_empty());
+            assert!(yard.backend().list_attempts().is_empty());
         }
         let exit = yard.run(order.clone());
         assert_eq!(exit.code, Some(7));
@@ -99,7 +99,7 @@ fn takes_its_processes_along(mut yard: Yard) {
     }
     // Its end is on disk like any other.
     let mut yard = yard.restart();
-    let found = yard.backend().take_stock();
+    let found = yard.backend().list_attempts();
     assert!(matches!(&found[..], [Found::Ended { exit, .. }] if exit.lost), "{found:?}");
 }
 
@@ -146,7 +146,7 @@ fn a_half_made_directory_never_runs() {
             }
             yard.restart()
         };
-        let found = yard.backend().take_stock();
+        let found = yard.backend().list_attempts();
         assert!(matches!(&found[..], [Found::Ended { exit, .. }] if exit.lost), "{found:?}");
         assert!(yard.run(order).lost);
         assert_eq!(count(&yard, 1), 0);

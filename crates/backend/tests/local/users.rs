@@ -248,7 +248,7 @@ fn part_of_a_daemon_with_a_helper() {
     assert_eq!((exit.code, exit.asked_to_stop), (Some(85), true), "{exit:?}");
     let (job, attempt) = (trainyard_types::JobId(1), trainyard_types::Attempt(1));
     yard.backend().forget(job, attempt);
-    assert!(yard.backend().take_stock().is_empty());
+    assert!(yard.backend().list_attempts().is_empty());
     assert!(yard.log(1, 0).contains("ready"), "output is kept");
     eprintln!("played");
     yard.leave();

@@ -122,7 +122,7 @@ impl Drop for Yard {
         if let Some(local) = &mut self.local
             && !std::thread::panicking()
         {
-            for found in local.take_stock() {
+            for found in local.list_attempts() {
                 if let Found::Ended { job, attempt, .. } = found {
                     local.forget(job, attempt);
                 }

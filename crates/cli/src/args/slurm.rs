@@ -75,7 +75,7 @@ pub struct AdoptArgs {
     #[command(flatten)]
     pub client: ClientArgs,
     #[command(flatten)]
-    pub asking: crate::live::Asking,
+    pub connection: crate::live::ConnectionArgs,
 }
 
 /// `slurm hand-back`.

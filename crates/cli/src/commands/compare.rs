@@ -171,7 +171,7 @@ pub fn conclude(given: &Given, done: &[Done], mut troubles: Vec<String>) -> Resu
             let first = one.outcome.stats.fault_samples.first();
             let example = first.map(|fault| format!(", such as {fault:?}")).unwrap_or_default();
             troubles.push(format!(
-                "{name} did not work properly: {} faulty grants, {} errors, {} panics, {} decisions by a plain order instead{example}",
+                "{name} did not work properly: {} faulty grants, {} errors, {} panics, {} decisions by a fallback order instead{example}",
                 trouble.faults, trouble.errors, trouble.panics, trouble.fallbacks
             ));
         }

@@ -3,8 +3,8 @@
 #[cfg(feature = "live")]
 mod adopt;
 mod hand_back;
-mod happened;
 mod lengths;
+mod observed_run;
 mod rebuilt;
 mod shadow;
 mod verdict;

@@ -53,7 +53,7 @@ pub enum LiveCommand {
     Requeue(SomeJobs),
     /// List nodes and what their GPUs do.
     #[command(after_help = "Example:\n  trainyard nodes")]
-    Nodes(Asking),
+    Nodes(ConnectionArgs),
     /// Let a node, or one GPU of it, take no new work.
     #[command(
         after_help = "Examples:\n  trainyard drain n3 --reason 'new driver'\n  trainyard drain n3:2 --reason 'fan is loud'"
@@ -67,7 +67,7 @@ pub enum LiveCommand {
     Window(super::windows::WindowCommand),
     /// Show the shares of tenants: entitled, used, now.
     #[command(after_help = "Example:\n  trainyard fair")]
-    Fair(Asking),
+    Fair(ConnectionArgs),
     /// Show what users and tenants used over a period, and what it cost.
     #[command(
         after_help = "Examples:\n  trainyard acct --since 7d\n  trainyard acct --since 2026-05-01 --until 2026-06-01 --user ada"
@@ -94,7 +94,7 @@ pub enum LiveCommand {
     Web(WebArgs),
     /// Show the daemon as a whole.
     #[command(after_help = "Example:\n  trainyard status --json")]
-    Status(Asking),
+    Status(ConnectionArgs),
     /// Watch the cluster in the terminal: map, jobs, shares, events; look into a job, cancel or hold it.
     #[command(after_help = super::top::HELP)]
     Top(TopArgs),
@@ -142,7 +142,7 @@ An interrupt ends the following, not the job.";
 /// How the daemon is reached, and how it is answered.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Daemon")]
-pub struct Asking {
+pub struct ConnectionArgs {
     /// Where it is: unix:/path, https://host:port or http://127.0.0.1:port [default: the local socket].
     #[arg(long, value_name = "ADDRESS", env = "TRAINYARD_SERVER", hide_env_values = true)]
     pub server: Option<String>,
@@ -172,7 +172,7 @@ pub struct SubmitArgs {
     #[arg(long)]
     pub hold: bool,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// Files of jobs.
@@ -192,7 +192,7 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub files: JobFiles,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// `run`.
@@ -241,7 +241,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND", help_heading = "Command")]
     pub command: Vec<String>,
@@ -269,7 +269,7 @@ pub struct PsArgs {
     #[arg(long, value_name = "JOB")]
     pub before: Option<u32>,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// One job.
@@ -278,7 +278,7 @@ pub struct OneJob {
     /// Its id.
     pub job: u32,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// `eta`.
@@ -291,13 +291,13 @@ pub struct EtaArgs {
     #[arg(long)]
     pub all: bool,
     /// How much of the time intervals are right, from 0.01 to 0.99.
-    #[arg(long, value_name = "PART", default_value_t = trainyard_daemon::front::CONFIDENCE)]
+    #[arg(long, value_name = "PART", default_value_t = trainyard_daemon::service_impl::CONFIDENCE)]
     pub confidence: f64,
     /// With --all, at most so many.
     #[arg(long, value_name = "NUMBER", default_value_t = 200)]
     pub limit: u32,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// `whatif`.
@@ -310,7 +310,7 @@ pub struct WhatIfArgs {
     #[arg(long, value_name = "SPAN")]
     pub horizon: Option<String>,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// Several jobs.
@@ -320,7 +320,7 @@ pub struct SomeJobs {
     #[arg(required = true, value_name = "JOB")]
     pub jobs: Vec<u32>,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// `cancel`.
@@ -351,7 +351,7 @@ pub struct LogsArgs {
     #[arg(long, value_name = "LINES")]
     pub tail: Option<usize>,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// What follows when a job hangs.
@@ -381,7 +381,7 @@ pub struct OneNode {
     /// Its name, or NODE:GPU for one GPU of it.
     pub node: String,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// `drain`.
@@ -407,7 +407,7 @@ pub struct AcctArgs {
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// `events`.
@@ -420,7 +420,7 @@ pub struct EventsArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub since: u64,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// `policy`.
@@ -437,7 +437,7 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "NAME", requires = "policy")]
     pub admit: Vec<String>,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// `policy ...`.
@@ -492,7 +492,7 @@ pub struct TryArgs {
     #[arg(long, value_name = "NAME", requires = "policy")]
     pub admit: Vec<String>,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// `top`.
@@ -517,7 +517,7 @@ pub struct TopArgs {
     #[arg(long, value_name = "COLUMNSxROWS")]
     pub size: Option<String>,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// `capture`.
@@ -527,7 +527,7 @@ pub struct CaptureArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// `token ...`.
@@ -539,14 +539,14 @@ pub enum TokenCommand {
     )]
     Create(TokenArgs),
     /// List tokens that are good.
-    List(Asking),
+    List(ConnectionArgs),
     /// Make a token worthless.
     #[command(after_help = "Example:\n  trainyard token drop ci")]
     Drop {
         /// Its name.
         name: String,
         #[command(flatten)]
-        asking: Asking,
+        connection: ConnectionArgs,
     },
 }
 
@@ -568,7 +568,7 @@ pub struct TokenArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// `web`.
@@ -584,7 +584,7 @@ pub struct WebArgs {
     #[arg(long, value_name = "SPAN", default_value = "12h")]
     pub expires: String,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 /// `job ...`.

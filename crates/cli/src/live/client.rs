@@ -1,6 +1,6 @@
 //! Asks the daemon, and asks again where that can do no harm.
 
-use super::args::Asking;
+use super::args::ConnectionArgs;
 use super::server::{self, Address};
 use super::show::clock;
 use super::socket::SocketConnector;
@@ -69,9 +69,9 @@ struct Missed {
 
 impl Client {
     /// Finds the daemon; nothing is asked yet.
-    pub fn open(asking: &Asking) -> Result<Client, Failure> {
-        let address = server::find(asking.server.as_deref())?;
-        let token = token(asking.token_file.as_deref())?;
+    pub fn open(connection: &ConnectionArgs) -> Result<Client, Failure> {
+        let address = server::find(connection.server.as_deref())?;
+        let token = token(connection.token_file.as_deref())?;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -80,7 +80,7 @@ impl Client {
             .timeout_connect(Some(Duration::from_secs(5)))
             .timeout_recv_response(Some(Duration::from_secs(90)))
             .timeout_recv_body(Some(Duration::from_secs(120)));
-        if let Some(path) = &asking.ca {
+        if let Some(path) = &connection.ca {
             let roots = RootCerts::new_with_certs(&certificates(path)?);
             config = config.tls_config(TlsConfig::builder().root_certs(roots).build());
         }
@@ -94,7 +94,7 @@ impl Client {
                 (agent, "http://127.0.0.1".to_owned())
             }
         };
-        let for_people = !asking.json;
+        let for_people = !connection.json;
         let stale = Mutex::default();
         Ok(Client { agent, address, base, token, tries: TRIES, for_people, stale, tells: true })
     }

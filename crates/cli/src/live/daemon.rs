@@ -1,6 +1,6 @@
 //! `status`, `policy` and `capture`.
 
-use super::args::{Asking, CaptureArgs, PolicyArgs, PolicyCommand, TryArgs};
+use super::args::{CaptureArgs, ConnectionArgs, PolicyArgs, PolicyCommand, TryArgs};
 use super::client::{Client, Repeat};
 use super::show::{clock, since, versioned};
 use crate::failure::Failure;
@@ -9,13 +9,13 @@ use crate::output::Output;
 use std::path::Path;
 use trainyard_api::answer::Status;
 use trainyard_api::trial::{GuardRequest, Measure, TrialEnd, TrialRequest, TrialRow};
-use trainyard_daemon::desk::PolicyRequest;
+use trainyard_daemon::service::PolicyRequest;
 use trainyard_profile::InputError;
 
 /// `status`.
-pub fn status(asking: &Asking, output: &Output) -> Result<(), Failure> {
-    let status: Status = Client::open(asking)?.get("/status", &[])?;
-    if asking.json {
+pub fn status(connection: &ConnectionArgs, output: &Output) -> Result<(), Failure> {
+    let status: Status = Client::open(connection)?.get("/status", &[])?;
+    if connection.json {
         return output.print_json(&versioned(&status));
     }
     let jobs: Vec<String> =
@@ -52,7 +52,7 @@ pub fn policy(args: &PolicyArgs, output: &Output) -> Result<(), Failure> {
     if let Some(PolicyCommand::Try(args)) = &args.command {
         return trial(args, output);
     }
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     let status: Status = match &args.policy {
         None => client.get("/status", &[])?,
         Some(policy) => {
@@ -64,7 +64,7 @@ pub fn policy(args: &PolicyArgs, output: &Output) -> Result<(), Failure> {
             client.send("PUT", "/policy", &request, Repeat::Always)?
         }
     };
-    if args.asking.json {
+    if args.connection.json {
         return output.print_json(&versioned(&status));
     }
     let trouble =
@@ -75,7 +75,7 @@ pub fn policy(args: &PolicyArgs, output: &Output) -> Result<(), Failure> {
 
 /// `policy try`.
 fn trial(args: &TryArgs, output: &Output) -> Result<(), Failure> {
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     let status: Status = match &args.policy {
         None => {
             client.send("POST", "/policy/end", &TrialEnd { keep: args.keep }, Repeat::Unsent)?
@@ -91,7 +91,7 @@ fn trial(args: &TryArgs, output: &Output) -> Result<(), Failure> {
             client.send("POST", "/policy/try", &request, Repeat::Unsent)?
         }
     };
-    if args.asking.json {
+    if args.connection.json {
         return output.print_json(&versioned(&status));
     }
     let trial = status.trial.as_ref().map(on_trial).unwrap_or_default();
@@ -126,13 +126,13 @@ fn on_trial(trial: &TrialRow) -> String {
 
 /// `capture`.
 pub fn capture(args: &CaptureArgs, output: &Output) -> Result<(), Failure> {
-    let record = Client::open(&args.asking)?.bytes("/capture", &[])?;
+    let record = Client::open(&args.connection)?.bytes("/capture", &[])?;
     if args.output == Path::new("-") {
         return output.print_with(|out| out.write_all(&record));
     }
     output.write_file(&args.output, |out| out.write_all(&record))?;
     let lines = record.iter().filter(|byte| **byte == b'\n').count();
-    match args.asking.json {
+    match args.connection.json {
         true => output.print_json(&versioned(serde_json::json!({
             "file": args.output.display().to_string(), "lines": lines, "bytes": record.len(),
         }))),

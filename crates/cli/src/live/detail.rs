@@ -10,9 +10,9 @@ use trainyard_report::table::listing;
 
 /// `job show`.
 pub fn show(args: &OneJob, output: &Output) -> Result<(), Failure> {
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     let detail: JobDetail = client.get(&format!("/jobs/{}", args.job), &[])?;
-    if args.asking.json {
+    if args.connection.json {
         return output.print_json(&versioned(&detail));
     }
     let facts = facts(&detail);

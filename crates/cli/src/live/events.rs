@@ -22,17 +22,17 @@ struct Events {
 
 /// `events`.
 pub fn events(args: &EventsArgs, output: &Output) -> Result<(), Failure> {
-    let mut client = Client::open(&args.asking)?;
+    let mut client = Client::open(&args.connection)?;
     let (mut after, mut all) = (args.since, Vec::new());
     loop {
         let page = page(&client, after, if args.follow { WAIT_SECONDS } else { 0 })?;
         let is_last = page.is_empty() && !args.follow;
         after = page.last().map_or(after, |event| event.seq.max(after));
-        if args.asking.json && !args.follow {
+        if args.connection.json && !args.follow {
             all.extend(page);
         } else {
             for event in &page {
-                match args.asking.json {
+                match args.connection.json {
                     true => output.print_json_line(&versioned(event))?,
                     false => output.print(&line(event))?,
                 }
@@ -46,7 +46,7 @@ pub fn events(args: &EventsArgs, output: &Output) -> Result<(), Failure> {
             client = client.following();
         }
     }
-    match args.asking.json && !args.follow {
+    match args.connection.json && !args.follow {
         true => output.print_json(&versioned(json!({ "events": all }))),
         false => Ok(()),
     }

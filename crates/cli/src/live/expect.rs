@@ -19,18 +19,18 @@ struct Etas {
 
 /// `eta`.
 pub fn eta(args: &EtaArgs, output: &Output) -> Result<(), Failure> {
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     let confidence = ("confidence", args.confidence.to_string());
     let Some(job) = args.job else {
         let query = [confidence, ("limit", args.limit.to_string())];
-        if args.asking.json {
+        if args.connection.json {
             return output.print_json(&versioned(client.get::<Value>("/eta", &query)?));
         }
         let Etas { jobs } = client.get("/eta", &query)?;
         return output.print(&list(&jobs, output));
     };
     let answer: EtaAnswer = client.get(&format!("/jobs/{job}/eta"), &[confidence])?;
-    if args.asking.json {
+    if args.connection.json {
         return output.print_json(&versioned(&answer));
     }
     output.print(&one(&answer))
@@ -93,9 +93,9 @@ pub fn whatif(args: &WhatIfArgs, output: &Output) -> Result<(), Failure> {
     let horizon = args.horizon.as_ref().map(|text| options::span("--horizon", text)).transpose()?;
     let horizon_seconds = horizon.map(|span| span.as_secs_f64());
     let request = WhatIfRequest { policies, horizon_seconds };
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     let answer: WhatIfAnswer = client.send("POST", "/whatif", &request, Repeat::Always)?;
-    if args.asking.json {
+    if args.connection.json {
         return output.print_json(&versioned(&answer));
     }
     let mut text =

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::thread::sleep;
 use std::time::Duration;
 use trainyard_api::answer::{JobDetail, QueueState};
-use trainyard_daemon::desk::LogChunk;
+use trainyard_daemon::service::LogChunk;
 
 /// As much of a log as one request asks for.
 const CHUNK: usize = 256 << 10;
@@ -19,9 +19,9 @@ const TAIL_MAX: usize = 64 << 20;
 
 /// `logs`.
 pub fn logs(args: &LogsArgs, output: &Output) -> Result<(), Failure> {
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     let log = Log { job: args.job, attempt: args.attempt, rank: args.rank };
-    if args.asking.json && !args.follow {
+    if args.connection.json && !args.follow {
         let (text, attempt) = log.collected(&client, args.tail)?;
         return output
             .print_json(&versioned(json!({ "job": args.job, "attempt": attempt, "text": text })));

@@ -8,7 +8,7 @@ use crate::output::{Output, note};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use trainyard_api::answer::{JobRow, QueueState, WhyAnswer};
-use trainyard_daemon::desk::Act;
+use trainyard_daemon::service::Act;
 use trainyard_profile::InputError;
 use trainyard_report::table::listing;
 
@@ -37,7 +37,7 @@ const STATES: [QueueState; 13] = [
 /// `ps`.
 pub fn list(args: &PsArgs, output: &Output) -> Result<(), Failure> {
     let wanted = args.state.as_deref().map(named).transpose()?;
-    // Asking for jobs that are over is asking for them too.
+    // Asking for jobs that are over asks for them too.
     let all = args.all || wanted.is_some_and(QueueState::is_over);
     let mut query = vec![("limit", args.limit.to_string())];
     query.extend(all.then(|| ("all", "true".to_owned())));
@@ -45,8 +45,8 @@ pub fn list(args: &PsArgs, output: &Output) -> Result<(), Failure> {
     query.extend(args.tenant.clone().map(|tenant| ("tenant", tenant)));
     query.extend(wanted.map(|wanted| ("state", state(wanted))));
     query.extend(args.before.map(|before| ("before", before.to_string())));
-    let client = Client::open(&args.asking)?;
-    if args.asking.json {
+    let client = Client::open(&args.connection)?;
+    if args.connection.json {
         return output.print_json(&versioned(client.get::<Value>("/jobs", &query)?));
     }
     let Jobs { jobs } = client.get("/jobs", &query)?;
@@ -97,17 +97,13 @@ fn named(text: &str) -> Result<QueueState, Failure> {
 
 /// `why`.
 pub fn why(args: &OneJob, output: &Output) -> Result<(), Failure> {
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     let answer: WhyAnswer = client.get(&format!("/jobs/{}/why", args.job), &[])?;
-    if args.asking.json {
+    if args.connection.json {
         return output.print_json(&versioned(&answer));
     }
-    let mut text = format!(
-        "job {} is {} for {}\n",
-        answer.job,
-        state(answer.state),
-        since(answer.since)
-    );
+    let mut text =
+        format!("job {} is {} for {}\n", answer.job, state(answer.state), since(answer.since));
     for reason in &answer.reasons {
         text.push_str(&format!("  {reason}\n"));
     }
@@ -125,11 +121,11 @@ pub fn why(args: &OneJob, output: &Output) -> Result<(), Failure> {
 
 /// `cancel`, `hold`, `release` and `requeue`: each job on its own; the first that cannot be done is told at the end.
 pub fn act(args: &SomeJobs, act: &Act, word: &str, output: &Output) -> Result<(), Failure> {
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     let (mut done, mut failed) = (Vec::new(), None);
     for job in &args.jobs {
         match client.send::<JobRow>("POST", &format!("/jobs/{job}/act"), act, Repeat::Unsent) {
-            Ok(row) if args.asking.json => done.push(json!(row)),
+            Ok(row) if args.connection.json => done.push(json!(row)),
             Ok(row) => output.print(&format!("job {job} {word}: {}\n", state(row.state)))?,
             Err(failure) => {
                 // The first is told by whoever ends the program.
@@ -140,7 +136,7 @@ pub fn act(args: &SomeJobs, act: &Act, word: &str, output: &Output) -> Result<()
             }
         }
     }
-    if args.asking.json {
+    if args.connection.json {
         output.print_json(&versioned(json!({ "jobs": done })))?;
     }
     failed.map_or(Ok(()), Err)

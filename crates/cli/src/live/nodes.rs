@@ -1,6 +1,6 @@
 //! `nodes`, `drain` and `resume`.
 
-use super::args::{Asking, OneNode};
+use super::args::{ConnectionArgs, OneNode};
 use super::client::{Client, Repeat, encoded};
 use super::show::{clock, versioned};
 use crate::failure::Failure;
@@ -8,7 +8,7 @@ use crate::output::Output;
 use serde::Deserialize;
 use serde_json::Value;
 use trainyard_api::answer::NodeRow;
-use trainyard_daemon::desk::NodeAct;
+use trainyard_daemon::service::NodeAct;
 use trainyard_report::table::listing;
 
 #[derive(Deserialize)]
@@ -17,9 +17,9 @@ struct Nodes {
 }
 
 /// `nodes`.
-pub fn list(asking: &Asking, output: &Output) -> Result<(), Failure> {
-    let client = Client::open(asking)?;
-    if asking.json {
+pub fn list(connection: &ConnectionArgs, output: &Output) -> Result<(), Failure> {
+    let client = Client::open(connection)?;
+    if connection.json {
         return output.print_json(&versioned(client.get::<Value>("/nodes", &[])?));
     }
     let Nodes { nodes } = client.get("/nodes", &[])?;
@@ -60,10 +60,10 @@ fn reason(node: &NodeRow) -> String {
 
 /// `drain` and `resume`. Twice is as good as once.
 pub fn act(args: &OneNode, act: &NodeAct, output: &Output) -> Result<(), Failure> {
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     let path = format!("/nodes/{}/act", encoded(&args.node));
     let row: NodeRow = client.send("POST", &path, act, Repeat::Always)?;
-    if args.asking.json {
+    if args.connection.json {
         return output.print_json(&versioned(&row));
     }
     let reason = Some(reason(&row)).filter(|reason| !reason.is_empty());

@@ -1,7 +1,7 @@
 //! `serve`: the daemon.
 
+use super::forecast_service::ForecastService;
 use super::host_args::{HealthArgs, LogForm, ServeArgs};
-use super::oracle::Oracle;
 use super::places::Places;
 use super::policy_factory::{self, policy_factory};
 use super::{machine, slurm};
@@ -24,13 +24,13 @@ use trainyard_backend::health;
 use trainyard_backend::{Backend, HealthOptions, Local, LocalOptions, Verdict};
 use trainyard_daemon::access::{Role, Rules};
 use trainyard_daemon::core::CoreOptions;
-use trainyard_daemon::desk::PolicyRequest;
-use trainyard_daemon::front::{Front, label};
 use trainyard_daemon::hang::Rule;
 use trainyard_daemon::host::{Host, HostOptions, Message, Running};
 use trainyard_daemon::http::{HttpOptions, Server, TlsSource};
 use trainyard_daemon::metrics::Metrics;
 use trainyard_daemon::recorder::RECORD_BYTES_MAX;
+use trainyard_daemon::service::PolicyRequest;
+use trainyard_daemon::service_impl::{ServiceImpl, label};
 use trainyard_engine::Setup;
 use trainyard_store::Store;
 use trainyard_types::{Span, Tenants, printable, printable_json};
@@ -54,7 +54,7 @@ pub fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     let store = Store::open(&places.store).map_err(operation)?;
     let (mut core, tenants) = core_options(args, &store, &machine)?;
     let kept = store.reader().and_then(|reader| reader.meta("forecasts")).map_err(operation)?;
-    let oracle = Arc::new(Oracle::new(policy_factory(), kept.as_deref()));
+    let forecast_service = Arc::new(ForecastService::new(policy_factory(), kept.as_deref()));
     let queue = mpsc::channel();
     let (backend, runs_as_users): (Box<dyn Backend>, bool) = match slurm {
         Some(found) => {
@@ -87,7 +87,8 @@ pub fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     let host = Host::start(host, store, backend, queue, Arc::clone(&metrics));
     let host = host.map_err(operation)?;
     let (store, run) = (places.store.clone(), places.run.clone());
-    let front = Front::new(&host, policy_factory(), store, run).with_forecasts(oracle);
+    let front =
+        ServiceImpl::new(&host, policy_factory(), store, run).with_forecasts(forecast_service);
     let http = listen.options(args, metrics, !runs_as_users);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(operation)?;

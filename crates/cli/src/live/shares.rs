@@ -1,6 +1,6 @@
 //! `fair` and `acct`.
 
-use super::args::{AcctArgs, Asking};
+use super::args::{AcctArgs, ConnectionArgs};
 use super::client::Client;
 use super::show::{context, now, versioned};
 use crate::failure::Failure;
@@ -22,9 +22,9 @@ struct Usage {
 }
 
 /// `fair`.
-pub fn fair(asking: &Asking, output: &Output) -> Result<(), Failure> {
-    let client = Client::open(asking)?;
-    if asking.json {
+pub fn fair(connection: &ConnectionArgs, output: &Output) -> Result<(), Failure> {
+    let client = Client::open(connection)?;
+    if connection.json {
         return output.print_json(&versioned(client.get::<Value>("/fair", &[])?));
     }
     let Tenants { tenants } = client.get("/fair", &[])?;
@@ -57,8 +57,8 @@ pub fn acct(args: &AcctArgs, output: &Output) -> Result<(), Failure> {
         }
     }
     query.extend(args.user.clone().map(|user| ("user", user)));
-    let client = Client::open(&args.asking)?;
-    if args.asking.json {
+    let client = Client::open(&args.connection)?;
+    if args.connection.json {
         return output.print_json(&versioned(client.get::<Value>("/acct", &query)?));
     }
     let Usage { usage } = client.get("/acct", &query)?;

@@ -17,9 +17,9 @@ pub fn submit(args: &SubmitArgs, output: &Output) -> Result<(), Failure> {
     if args.hold {
         jobs.iter_mut().for_each(|job| job.hold = true);
     }
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     let submitted = send(&client, jobs, args.key.clone())?;
-    if args.asking.json {
+    if args.connection.json {
         output.print_json(&versioned(&submitted))?;
     } else {
         output.print(&described(&submitted))?;
@@ -33,13 +33,13 @@ pub fn run(args: &RunArgs, output: &Output) -> Result<(), Failure> {
         Failure::Operation(format!("the present directory: {}", reason(&error)))
     })?;
     let job = job_files::placed(described_by(args)?, &here);
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     let submitted = send(&client, vec![job], args.key.clone())?;
     let Some(id) = submitted.jobs.first().copied() else {
         return Err(Failure::Operation("the daemon gave no id".to_owned()));
     };
     if args.detach {
-        return match args.asking.json {
+        return match args.connection.json {
             true => output.print_json(&versioned(&submitted)),
             false => output.print(&described(&submitted)),
         };
@@ -55,9 +55,9 @@ pub fn run(args: &RunArgs, output: &Output) -> Result<(), Failure> {
 /// `plan`.
 pub fn plan(args: &PlanArgs, output: &Output) -> Result<(), Failure> {
     let request = SubmitRequest { jobs: job_files::read(&args.files)?, key: None };
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     let answer: PlanAnswer = client.send("POST", "/plan", &request, Repeat::Always)?;
-    if args.asking.json {
+    if args.connection.json {
         return output.print_json(&versioned(&answer));
     }
     let rows: Vec<Vec<String>> = answer.jobs.iter().map(plan_row).collect();

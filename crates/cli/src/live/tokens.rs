@@ -1,6 +1,6 @@
 //! `token create`, `token list` and `token drop`.
 
-use super::args::{Asking, TokenArgs, TokenCommand};
+use super::args::{ConnectionArgs, TokenArgs, TokenCommand};
 use super::client::{Client, Repeat, encoded};
 use super::show::{clock, versioned};
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use trainyard_daemon::access::Role;
-use trainyard_daemon::desk::TokenInfo;
+use trainyard_daemon::service::TokenInfo;
 use trainyard_profile::InputError;
 use trainyard_report::table::listing;
 
@@ -32,10 +32,10 @@ struct Made {
 pub fn run(command: &TokenCommand, output: &Output) -> Result<(), Failure> {
     match command {
         TokenCommand::Create(args) => create(args, output),
-        TokenCommand::List(asking) => list(asking, output),
-        TokenCommand::Drop { name, asking } => {
-            Client::open(asking)?.delete(&format!("/tokens/{}", encoded(name)))?;
-            match asking.json {
+        TokenCommand::List(connection) => list(connection, output),
+        TokenCommand::Drop { name, connection } => {
+            Client::open(connection)?.delete(&format!("/tokens/{}", encoded(name)))?;
+            match connection.json {
                 true => output.print_json(&versioned(json!({ "dropped": name }))),
                 false => output.print(&format!("token {name} is worthless now\n")),
             }
@@ -53,7 +53,7 @@ fn create(args: &TokenArgs, output: &Output) -> Result<(), Failure> {
         // Before a token is made that nobody would then have.
         return Err(Failure::Operation(format!("{}: is there already", path.display())));
     }
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     // Without a name the daemon says whom it stands for: whoever asks, but never root.
     let request = json!({
         "name": args.name,
@@ -66,7 +66,7 @@ fn create(args: &TokenArgs, output: &Output) -> Result<(), Failure> {
         write_secret(path, &token)?;
     }
     let shown = args.output.is_none().then_some(&token);
-    if args.asking.json {
+    if args.connection.json {
         return output.print_json(&versioned(json!({ "token": shown, "info": info })));
     }
     let place = args.output.as_ref().map(|path| path.display().to_string());
@@ -96,9 +96,9 @@ fn write_secret(path: &Path, token: &str) -> Result<(), Failure> {
     })
 }
 
-fn list(asking: &Asking, output: &Output) -> Result<(), Failure> {
-    let client = Client::open(asking)?;
-    if asking.json {
+fn list(connection: &ConnectionArgs, output: &Output) -> Result<(), Failure> {
+    let client = Client::open(connection)?;
+    if connection.json {
         return output.print_json(&versioned(client.get::<Value>("/tokens", &[])?));
     }
     let Tokens { tokens } = client.get("/tokens", &[])?;

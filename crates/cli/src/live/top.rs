@@ -1,6 +1,6 @@
 //! `top`: the cluster in a terminal, as it changes.
 //!
-//! - `picture`: what the daemon said; `fetch`: asking it, in the background.
+//! - `picture`: what the daemon said; `fetch`: asks it, in the background.
 //! - `state`: what is on the screen; `rows`: which rows, in which order; `keys`: what each key does.
 //! - `draw`: how it looks.
 //!
@@ -81,8 +81,8 @@ pub enum News {
 pub fn top(args: &TopArgs, output: &Output) -> Result<(), Failure> {
     let every = every(&args.every)?;
     let size = args.size.as_deref().map(size).transpose()?;
-    if args.asking.json {
-        let picture = Looker::new(Client::open(&args.asking)?).look(false)?;
+    if args.connection.json {
+        let picture = Looker::new(Client::open(&args.connection)?).look(false)?;
         return output.print_json(&versioned(&picture));
     }
     let mut screen = Screen::new(args.view, every.as_secs_f64());
@@ -101,7 +101,7 @@ fn once(
     size: Option<(u16, u16)>,
     output: &Output,
 ) -> Result<(), Failure> {
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     if let Some(job) = args.job {
         screen.open(job);
         screen.take_inside(job, Ok(Box::new(fetch::inside(&client, job)?)));
@@ -126,8 +126,8 @@ fn watch(
     let (errands, errands_taken) = channel();
     let with_ended = Arc::new(AtomicBool::new(false));
     // Whoever is wrong about the address is told so before the screen is taken.
-    let looker = Looker::new(Client::open(&args.asking)?.asking_once());
-    let client = Client::open(&args.asking)?.asking_once();
+    let looker = Looker::new(Client::open(&args.connection)?.asking_once());
+    let client = Client::open(&args.connection)?.asking_once();
     if let Some(job) = args.job {
         let _ = errands.send(screen.open(job));
     }

@@ -22,7 +22,7 @@ struct Made {
 /// `web`.
 pub fn run(args: &WebArgs, output: &Output) -> Result<(), Failure> {
     let lasts = span("--expires", &args.expires)?.as_secs_f64();
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     let url = page(&client)?;
     let status: Status = client.get("/status", &[])?;
     let role = args.role.clone().unwrap_or_else(|| status.role.clone());
@@ -63,7 +63,7 @@ fn page(client: &Client) -> Result<String, Failure> {
 /// The token is behind `#`, which no browser sends to anybody; the page takes it out of the address at once.
 fn shown(url: &str, token: Option<&str>, args: &WebArgs, output: &Output) -> Result<(), Failure> {
     let whole = token.map_or_else(|| url.to_owned(), |token| format!("{url}#token={token}"));
-    if args.asking.json {
+    if args.connection.json {
         return output.print_json(&versioned(json!({ "url": url, "token": token })));
     }
     output.print(&format!("{whole}\n"))?;

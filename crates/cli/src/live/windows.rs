@@ -1,6 +1,6 @@
 //! `window add`, `window list` and `window remove`.
 
-use super::args::Asking;
+use super::args::ConnectionArgs;
 use super::client::{Client, Repeat};
 use super::show::{clock, context, versioned};
 use crate::failure::Failure;
@@ -43,7 +43,7 @@ pub enum WindowCommand {
     Add(WindowArgs),
     /// List windows that are not over.
     #[command(after_help = "Example:\n  trainyard window list")]
-    List(Asking),
+    List(ConnectionArgs),
     /// Take windows back.
     #[command(after_help = "Example:\n  trainyard window remove 3")]
     Remove {
@@ -51,7 +51,7 @@ pub enum WindowCommand {
         #[arg(required = true, value_name = "WINDOW")]
         windows: Vec<u32>,
         #[command(flatten)]
-        asking: Asking,
+        connection: ConnectionArgs,
     },
 }
 
@@ -87,7 +87,7 @@ pub struct WindowArgs {
     )]
     pub file: Option<PathBuf>,
     #[command(flatten)]
-    pub asking: Asking,
+    pub connection: ConnectionArgs,
 }
 
 #[derive(Deserialize)]
@@ -99,13 +99,13 @@ struct Windows {
 pub fn run(command: &WindowCommand, output: &Output) -> Result<(), Failure> {
     match command {
         WindowCommand::Add(args) => add(args, output),
-        WindowCommand::List(asking) => list(asking, output),
-        WindowCommand::Remove { windows, asking } => {
-            let client = Client::open(asking)?;
+        WindowCommand::List(connection) => list(connection, output),
+        WindowCommand::Remove { windows, connection } => {
+            let client = Client::open(connection)?;
             for window in windows {
                 client.delete(&format!("/windows/{window}"))?;
             }
-            match asking.json {
+            match connection.json {
                 true => output.print_json(&versioned(json!({ "removed": windows }))),
                 false => output.print("removed\n"),
             }
@@ -122,12 +122,12 @@ fn add(args: &WindowArgs, output: &Output) -> Result<(), Failure> {
         }
         None => vec![request(args)?],
     };
-    let client = Client::open(&args.asking)?;
+    let client = Client::open(&args.connection)?;
     let mut rows: Vec<WindowRow> = Vec::new();
     for request in &requests {
         rows.push(client.send("POST", "/windows", request, Repeat::Unsent)?);
     }
-    if args.asking.json {
+    if args.connection.json {
         return output.print_json(&versioned(json!({ "windows": rows })));
     }
     let told: Vec<String> = rows.iter().map(told).collect();
@@ -203,9 +203,9 @@ fn read_window(section: &Section<'_, '_>) -> Result<WindowRequest, InputError> {
     })
 }
 
-fn list(asking: &Asking, output: &Output) -> Result<(), Failure> {
-    let client = Client::open(asking)?;
-    if asking.json {
+fn list(connection: &ConnectionArgs, output: &Output) -> Result<(), Failure> {
+    let client = Client::open(connection)?;
+    if connection.json {
         return output.print_json(&versioned(client.get::<Value>("/windows", &[])?));
     }
     let Windows { windows } = client.get("/windows", &[])?;

@@ -91,7 +91,7 @@ impl Arm for LocalArm {
         self.evidence.open_gate(job);
     }
 
-    fn desk(&self) -> Option<&Path> {
+    fn evidence_folder(&self) -> Option<&Path> {
         Some(self.evidence.folder())
     }
 

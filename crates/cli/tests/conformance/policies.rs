@@ -13,11 +13,11 @@ use trainyard_api::JobSpec;
 use trainyard_api::answer::{EventRow, QueueState, SubmitRequest};
 use trainyard_backend::{Backend, Local, LocalOptions, Report};
 use trainyard_daemon::core::CoreOptions;
-use trainyard_daemon::desk::{Desk, JobFilter};
-use trainyard_daemon::front::Front;
 use trainyard_daemon::host::{Host, HostOptions, Message, Running};
 use trainyard_daemon::metrics::Metrics;
 use trainyard_daemon::policy_worker::PolicyFactory;
+use trainyard_daemon::service::{JobFilter, Service};
+use trainyard_daemon::service_impl::ServiceImpl;
 use trainyard_daemon::{Caller, Role};
 use trainyard_engine::Setup;
 use trainyard_framework::RawSettings;
@@ -151,7 +151,7 @@ fn spec(gpus: u32, evidence: &Path) -> JobSpec {
     spec
 }
 
-fn daemon(place: &Path, policy: &str, yard: Yard) -> (Running, Front) {
+fn daemon(place: &Path, policy: &str, yard: Yard) -> (Running, ServiceImpl) {
     let factory: PolicyFactory = Arc::new(|label: &str| {
         let (name, settings) = label.split_once(':').unwrap_or((label, ""));
         let mut selection = Selection::policy(name);
@@ -195,11 +195,11 @@ fn daemon(place: &Path, policy: &str, yard: Yard) -> (Running, Front) {
     let store = Store::open(&path).expect("a new store");
     let metrics = Arc::new(Metrics::new());
     let host = Host::start(options, store, backend, queue, metrics).expect("a daemon");
-    let front = Front::new(&host, factory, path, run_dir);
+    let front = ServiceImpl::new(&host, factory, path, run_dir);
     (host, front)
 }
 
-async fn course(front: &Front) -> Course {
+async fn course(front: &ServiceImpl) -> Course {
     let events = front.events(admin(), 0, 10_000, 0.0).await.expect("events");
     let filter = JobFilter { all: true, limit: Some(100), ..JobFilter::default() };
     let rows = front.jobs(admin(), filter).await.expect("rows");

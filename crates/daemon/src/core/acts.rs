@@ -2,8 +2,8 @@
 
 use super::{ArrayState, Core, Order, Said, no_such_job};
 use crate::access::{self, Caller, Right};
-use crate::desk::{Act, NewToken, NodeAct};
 use crate::record::{Element, Record};
+use crate::service::{Act, NewToken, NodeAct};
 use serde_json::{Value, json};
 use trainyard_api::{Code, Problem};
 use trainyard_store::Write;

@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::hang::{Hang, Judgement, Rule, Watch};
-use crate::words;
+use crate::messages;
 use serde_json::json;
 use std::collections::BTreeMap;
 use trainyard_api::OnHang;
@@ -112,7 +112,7 @@ impl Core {
         let wall = self.wall - self.now.since(hang.since).0 as i64;
         let hang = Hang { wall, ..hang };
         let silent = self.now.since(hang.since);
-        let said = words::hang(silent, hang.usual, hang.rank);
+        let said = messages::hang(silent, hang.usual, hang.rank);
         let Some(record) = self.record_mut(job) else { return };
         let then = record.submission.on_hang;
         if let Some(watch) = &mut record.watch {

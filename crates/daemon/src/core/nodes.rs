@@ -1,7 +1,7 @@
 //! What the backend sees of nodes, and what that means to the engine.
 
 use super::Core;
-use crate::words;
+use crate::messages;
 use serde_json::{Value, json};
 use trainyard_backend::NodeSeen;
 use trainyard_types::{Event, JobId};
@@ -60,7 +60,7 @@ fn change(before: &NodeSeen, seen: &NodeSeen) -> String {
             (None, Some(why)) => format!("takes no new work: {why}"),
             (Some(_), None) => "takes work again".to_owned(),
             _ if before.unaccounted < seen.unaccounted => {
-                format!("has {}", words::unaccounted(seen.unaccounted))
+                format!("has {}", messages::unaccounted(seen.unaccounted))
             }
             _ if before.unaccounted > 0 && seen.unaccounted == 0 => {
                 "has the GPUs back that no job had".to_owned()

@@ -4,11 +4,11 @@ use super::names::{self, KIN_FROM};
 use super::{Core, CoreOptions, KeptWindows, Order, Trial, Turn};
 use crate::flight::{Base, FLIGHT_VERSION, Line};
 use crate::learn::Learnt;
-use crate::record::{Course, Packer, Record, Submission};
+use crate::record::{Packer, PersistedRun, Record, Submission};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use trainyard_backend::{Exit, Found, GpuSeen, NodeSeen, StopOrder};
-use trainyard_engine::{Engine, Kept};
+use trainyard_engine::{Engine, SavedState};
 use trainyard_framework::{Beliefs, Usage};
 use trainyard_profile::{Catalog, Speeds};
 use trainyard_store::{JobRow, Loaded};
@@ -149,7 +149,7 @@ impl Core {
     /// The first line of a flight record: the engine as it is now. Only of use while no request is out.
     pub fn base(&self) -> Line {
         let state = self.engine.state();
-        let jobs: Vec<(Arc<Job>, Kept)> = (self.records.keys())
+        let jobs: Vec<(Arc<Job>, SavedState)> = (self.records.keys())
             .filter_map(|job| Some((Arc::clone(&state.live(job)?.spec), self.engine.kept(job)?)))
             .collect();
         let ends = satisfied(jobs.iter().map(|(job, _)| job.as_ref()), &self.records);
@@ -178,7 +178,7 @@ impl Core {
     }
 
     fn restore(&mut self, rows: Vec<JobRow>, usage: &[Usage]) -> Result<(), StartError> {
-        let mut jobs: Vec<(Arc<Job>, Kept)> = Vec::with_capacity(rows.len());
+        let mut jobs: Vec<(Arc<Job>, SavedState)> = Vec::with_capacity(rows.len());
         let mut records = IdMap::default();
         // Row by row, so that the texts and what is made of them are never there all at once.
         for row in rows {
@@ -187,7 +187,7 @@ impl Core {
                 problem: fault.to_string(),
             };
             let mut submission: Submission = serde_json::from_str(&row.spec).map_err(unreadable)?;
-            let mut course: Course = serde_json::from_str(&row.state).map_err(unreadable)?;
+            let mut course: PersistedRun = serde_json::from_str(&row.state).map_err(unreadable)?;
             self.bring_up_to_date(&mut submission)?;
             course.kept.state.planned = None;
             let kept = course.kept.clone();
@@ -231,7 +231,7 @@ impl Core {
         Ok(())
     }
 
-    fn check_held(&self, jobs: &[(Arc<Job>, Kept)]) -> Result<(), StartError> {
+    fn check_held(&self, jobs: &[(Arc<Job>, SavedState)]) -> Result<(), StartError> {
         let cluster = &self.options.cluster;
         for (job, kept) in jobs {
             let masks = kept.state.held.iter().flat_map(|held| held.placement.masks());

@@ -2,8 +2,8 @@
 
 use super::ending::{self, Ending, Terms};
 use super::{Core, Order};
+use crate::messages;
 use crate::record::Unit;
-use crate::words;
 use serde_json::json;
 use trainyard_api::wire::FromJob;
 use trainyard_backend::{Exit, Report};
@@ -132,7 +132,7 @@ impl Core {
             Event::Stopped { job, attempt, done } => match self.is_restarted(job, attempt) {
                 Some(hang) => {
                     let silent = self.now.since(hang.since);
-                    let said = words::hang(silent, hang.usual, hang.rank);
+                    let said = messages::hang(silent, hang.usual, hang.rank);
                     let event = Event::Failed { job, attempt, cause: Cause::Job, done };
                     (event, format!("hung, {said} ({outcome})"))
                 }

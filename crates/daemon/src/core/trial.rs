@@ -182,7 +182,7 @@ impl Core {
             guard,
             tally: Tally::default(),
         });
-        let end = crate::words::moment(self.wall as f64 / 1e6 + seconds);
+        let end = crate::messages::moment(self.wall as f64 / 1e6 + seconds);
         let sentence = format!("{}: policy {label} on trial until {end}", caller.user);
         self.event("policy", None, &sentence, Value::Null);
         self.keep_trial();

@@ -2,7 +2,7 @@
 
 use super::{Core, Said};
 use crate::access::{self, Caller, Right};
-use crate::words::moment;
+use crate::messages::moment;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;

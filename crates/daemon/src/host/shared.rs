@@ -3,10 +3,10 @@
 use crate::access::{Caller, Role};
 use crate::clock::wall_micros;
 use crate::core::{Ask, Said};
-use crate::desk::TokenInfo;
 use crate::metrics::Metrics;
 use crate::policy_worker::Answer;
-use crate::seen::{Health, Seen};
+use crate::seen::{DaemonSnapshot, Health};
+use crate::service::TokenInfo;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -34,7 +34,7 @@ pub enum Refusal {
 }
 
 /// Jobs as they would be, with the name of the tenant of each, and the moment they would come at.
-pub type Drafted = (Vec<(Job, String)>, Arc<Seen>);
+pub type Drafted = (Vec<(Job, String)>, Arc<DaemonSnapshot>);
 
 /// What is said to the host.
 pub enum Message {
@@ -54,7 +54,7 @@ pub enum Message {
     /// The policy has outcome.
     PolicyOutcome(Answer),
     /// Somebody looks.
-    Look(oneshot::Sender<Arc<Seen>>),
+    Look(oneshot::Sender<Arc<DaemonSnapshot>>),
     /// Somebody wants to know what a submission would be.
     Draft {
         /// Who.
@@ -82,14 +82,14 @@ pub enum Message {
 /// The daemon at one moment, with a fork of its engine.
 pub struct Moment {
     /// What there is to see.
-    pub seen: Arc<Seen>,
+    pub seen: Arc<DaemonSnapshot>,
     /// The engine at that moment.
     pub fork: Engine,
 }
 
 /// What the host shows.
 pub struct Shared {
-    seen: RwLock<Option<Arc<Seen>>>,
+    seen: RwLock<Option<Arc<DaemonSnapshot>>>,
     turn: AtomicU64,
     health: RwLock<Health>,
     /// Tokens by the digest of their secret.
@@ -116,7 +116,7 @@ impl Shared {
     }
 
     /// The newest look, if it is new enough to be shown.
-    pub fn fresh(&self) -> Option<Arc<Seen>> {
+    pub fn fresh(&self) -> Option<Arc<DaemonSnapshot>> {
         let seen = self.latest()?;
         let same = seen.turn == self.turn.load(Ordering::Acquire);
         let age = wall_micros() - seen.wall;
@@ -124,11 +124,11 @@ impl Shared {
     }
 
     /// The newest look, however old.
-    pub fn latest(&self) -> Option<Arc<Seen>> {
+    pub fn latest(&self) -> Option<Arc<DaemonSnapshot>> {
         self.seen.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    pub(super) fn set_seen(&self, seen: Arc<Seen>) {
+    pub(super) fn set_seen(&self, seen: Arc<DaemonSnapshot>) {
         *self.seen.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(seen);
     }
 

@@ -4,7 +4,7 @@ use super::{Failing, Host, HostError, Message, Moment, Refusal};
 use crate::clock::wall_micros;
 use crate::core::{Ask, Input, Order, Turn};
 use crate::metrics::Eviction;
-use crate::seen::Seen;
+use crate::seen::DaemonSnapshot;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ struct Waiter {
 struct Batch {
     inputs: Vec<Input>,
     waiters: BTreeMap<u64, Waiter>,
-    lookers: Vec<oneshot::Sender<Arc<Seen>>>,
+    lookers: Vec<oneshot::Sender<Arc<DaemonSnapshot>>>,
     drafts: Vec<Message>,
     forks: Vec<oneshot::Sender<Result<Moment, Problem>>>,
     keeps: Vec<Write>,

@@ -1,10 +1,10 @@
-//! What each route asks the desk.
+//! What each route asks the service.
 
-use super::front::Rim;
 use super::reply::{Answer, JSON_LINES, OPEN_METRICS, PACKED_FROM};
+use super::router::Rim;
 use super::{fields, input, openapi, secret};
 use crate::access::{self, Caller, Right, Role};
-use crate::desk::{
+use crate::service::{
     AcctRequest, Act, JobFilter, LogRequest, NewToken, NodeAct, PolicyRequest, TokenInfo,
 };
 use axum::body::Bytes;
@@ -86,14 +86,14 @@ pub struct Health {
 /// `POST /v1/jobs`.
 pub async fn submit(asked: Asked) -> Said {
     let request = submission(&asked)?;
-    let said = asked.rim.desk.submit(asked.caller, request).await?;
+    let said = asked.rim.service.submit(asked.caller, request).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 
 /// `POST /v1/plan`.
 pub async fn plan(asked: Asked) -> Said {
     let request = submission(&asked)?;
-    let said = asked.rim.desk.plan(asked.caller, request).await?;
+    let said = asked.rim.service.plan(asked.caller, request).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 
@@ -115,19 +115,19 @@ fn submission(asked: &Asked) -> Result<SubmitRequest, Problem> {
 pub async fn jobs(asked: Asked) -> Said {
     let mut filter: JobFilter = input::query(&asked.query)?;
     filter.limit = Some(rows("limit", filter.limit, &asked)?);
-    let said = asked.rim.desk.jobs(asked.caller, filter).await?;
+    let said = asked.rim.service.jobs(asked.caller, filter).await?;
     Answer::list("jobs", &said, &asked.rim.limits)
 }
 
 /// `GET /v1/jobs/{id}`.
 pub async fn job(asked: Asked) -> Said {
-    let said = asked.rim.desk.job(asked.caller, input::job_id(&asked.part)?).await?;
+    let said = asked.rim.service.job(asked.caller, input::job_id(&asked.part)?).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 
 /// `GET /v1/jobs/{id}/why`.
 pub async fn why(asked: Asked) -> Said {
-    let said = asked.rim.desk.why(asked.caller, input::job_id(&asked.part)?).await?;
+    let said = asked.rim.service.why(asked.caller, input::job_id(&asked.part)?).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 
@@ -142,7 +142,7 @@ struct EtaQuery {
 pub async fn eta(asked: Asked) -> Said {
     let job = input::job_id(&asked.part)?;
     let EtaQuery { confidence, .. } = input::query(&asked.query)?;
-    let said = asked.rim.desk.eta(asked.caller, job, confidence).await?;
+    let said = asked.rim.service.eta(asked.caller, job, confidence).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 
@@ -150,14 +150,14 @@ pub async fn eta(asked: Asked) -> Said {
 pub async fn etas(asked: Asked) -> Said {
     let EtaQuery { limit, confidence } = input::query(&asked.query)?;
     let limit = rows("limit", limit, &asked)?;
-    let said = asked.rim.desk.etas(asked.caller, limit, confidence).await?;
+    let said = asked.rim.service.etas(asked.caller, limit, confidence).await?;
     Answer::list("jobs", &said, &asked.rim.limits)
 }
 
 /// `POST /v1/whatif`.
 pub async fn whatif(asked: Asked) -> Said {
     let request: WhatIfRequest = input::json(&asked.body)?;
-    let said = asked.rim.desk.whatif(asked.caller, request).await?;
+    let said = asked.rim.service.whatif(asked.caller, request).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 
@@ -172,7 +172,7 @@ pub async fn logs(asked: Asked) -> Said {
     if request.max == 0 {
         request.max = LOG_BYTES_DEFAULT.min(max);
     }
-    let said = asked.rim.desk.logs(asked.caller, job, request).await?;
+    let said = asked.rim.service.logs(asked.caller, job, request).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 
@@ -181,13 +181,13 @@ pub async fn act(asked: Asked) -> Said {
     let job = input::job_id(&asked.part)?;
     let act: Act = input::json(&asked.body)?;
     fields::check_act(&act)?;
-    let said = asked.rim.desk.act(asked.caller, job, act).await?;
+    let said = asked.rim.service.act(asked.caller, job, act).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 
 /// `GET /v1/nodes`.
 pub async fn nodes(asked: Asked) -> Said {
-    let said = asked.rim.desk.nodes(asked.caller).await?;
+    let said = asked.rim.service.nodes(asked.caller).await?;
     Answer::list("nodes", &said, &asked.rim.limits)
 }
 
@@ -195,13 +195,13 @@ pub async fn nodes(asked: Asked) -> Said {
 pub async fn node(asked: Asked) -> Said {
     let act: NodeAct = input::json(&asked.body)?;
     fields::check_node_act(&act)?;
-    let said = asked.rim.desk.node(asked.caller, asked.part, act).await?;
+    let said = asked.rim.service.node(asked.caller, asked.part, act).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 
 /// `GET /v1/windows`.
 pub async fn windows(asked: Asked) -> Said {
-    let said = asked.rim.desk.windows(asked.caller).await?;
+    let said = asked.rim.service.windows(asked.caller).await?;
     Answer::list("windows", &said, &asked.rim.limits)
 }
 
@@ -209,20 +209,20 @@ pub async fn windows(asked: Asked) -> Said {
 pub async fn add_window(asked: Asked) -> Said {
     let request: WindowRequest = input::json(&asked.body)?;
     fields::check_window(&request)?;
-    let said = asked.rim.desk.add_window(asked.caller, request).await?;
+    let said = asked.rim.service.add_window(asked.caller, request).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 
 /// `DELETE /v1/windows/{id}`.
 pub async fn remove_window(asked: Asked) -> Said {
     let window = input::window_id(&asked.part)?;
-    asked.rim.desk.remove_window(asked.caller, window).await?;
+    asked.rim.service.remove_window(asked.caller, window).await?;
     Ok(Answer::nothing())
 }
 
 /// `GET /v1/fair`.
 pub async fn fair(asked: Asked) -> Said {
-    let said = asked.rim.desk.fair(asked.caller).await?;
+    let said = asked.rim.service.fair(asked.caller).await?;
     Answer::list("tenants", &said, &asked.rim.limits)
 }
 
@@ -230,7 +230,7 @@ pub async fn fair(asked: Asked) -> Said {
 pub async fn acct(asked: Asked) -> Said {
     let request: AcctRequest = input::query(&asked.query)?;
     check_moments(&[("since", request.since), ("until", request.until)])?;
-    let said = asked.rim.desk.acct(asked.caller, request).await?;
+    let said = asked.rim.service.acct(asked.caller, request).await?;
     Answer::list("usage", &said, &asked.rim.limits)
 }
 
@@ -248,7 +248,7 @@ pub async fn events(asked: Asked) -> Said {
     let max = rows("max", query.max, &asked)?;
     check_wait(query.wait, &asked)?;
     let said: Vec<EventRow> = tokio::select! {
-        said = asked.rim.desk.events(asked.caller, query.after, max, query.wait) => said?,
+        said = asked.rim.service.events(asked.caller, query.after, max, query.wait) => said?,
         () = asked.rim.stopped() => Vec::new(),
     };
     Answer::list("events", &said, &asked.rim.limits)
@@ -266,7 +266,7 @@ pub async fn board(asked: Asked) -> Said {
     let query: BoardQuery = input::query(&asked.query)?;
     check_wait(query.wait, &asked)?;
     let said = tokio::select! {
-        said = asked.rim.desk.board(asked.caller, query.since, query.wait) => said?,
+        said = asked.rim.service.board(asked.caller, query.since, query.wait) => said?,
         () = asked.rim.stopped() => {
             return Err(Problem::new(Code::Unreachable, "the daemon is ending; try again when it is back"));
         }
@@ -293,7 +293,7 @@ pub async fn timeline(asked: Asked) -> Said {
     check_moments(&[("since", query.since), ("until", query.until)])?;
     let until = query.until.unwrap_or_else(unix_time);
     let since = query.since.unwrap_or(until - HOUR);
-    let said = asked.rim.desk.timeline(asked.caller, since, until).await?;
+    let said = asked.rim.service.timeline(asked.caller, since, until).await?;
     let limits = asked.rim.limits.clone();
     let answer = Answer::list("launches", &said, &limits)?;
     Ok(if asked.takes_gzip { answer.packed() } else { answer })
@@ -306,7 +306,7 @@ pub async fn page(asked: Asked) -> Said {
 
 /// `GET /v1/status`.
 pub async fn status(asked: Asked) -> Said {
-    let said = asked.rim.desk.status(asked.caller).await?;
+    let said = asked.rim.service.status(asked.caller).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 
@@ -314,7 +314,7 @@ pub async fn status(asked: Asked) -> Said {
 pub async fn set_policy(asked: Asked) -> Said {
     let request: PolicyRequest = input::json(&asked.body)?;
     fields::check_policy(&request)?;
-    let said = asked.rim.desk.set_policy(asked.caller, request).await?;
+    let said = asked.rim.service.set_policy(asked.caller, request).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 
@@ -326,26 +326,26 @@ pub async fn try_policy(asked: Asked) -> Said {
         place: request.place.clone(),
         admit: request.admit.clone(),
     })?;
-    let said = asked.rim.desk.try_policy(asked.caller, request).await?;
+    let said = asked.rim.service.try_policy(asked.caller, request).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 
 /// `POST /v1/policy/end`.
 pub async fn end_trial(asked: Asked) -> Said {
     let end: TrialEnd = input::json(&asked.body)?;
-    let said = asked.rim.desk.end_trial(asked.caller, end).await?;
+    let said = asked.rim.service.end_trial(asked.caller, end).await?;
     Answer::json(&said, &asked.rim.limits)
 }
 
 /// `GET /v1/capture`.
 pub async fn capture(asked: Asked) -> Said {
-    let said = asked.rim.desk.capture(asked.caller).await?;
+    let said = asked.rim.service.capture(asked.caller).await?;
     Answer::bytes(said, JSON_LINES, asked.rim.limits.capture_bytes_max)
 }
 
 /// `GET /v1/tokens`.
 pub async fn tokens(asked: Asked) -> Said {
-    let said = asked.rim.desk.tokens(asked.caller).await?;
+    let said = asked.rim.service.tokens(asked.caller).await?;
     Answer::list("tokens", &said, &asked.rim.limits)
 }
 
@@ -364,7 +364,7 @@ pub async fn add_token(asked: Asked) -> Said {
     }
     let created = unix_time();
     let (name, role) = (request.name, request.role);
-    // Who may not make tokens is told so by the desk, whatever the rest is.
+    // Who may not make tokens is told so by the service, whatever the rest is.
     let user = match access::check(&asked.caller, Right::RuleStore, None) {
         Ok(()) => asked.rim.users.stands_for(&asked.caller, request.user, (&name, role)).await?,
         Err(_) => request.user.unwrap_or_else(|| asked.caller.user.clone()),
@@ -372,19 +372,19 @@ pub async fn add_token(asked: Asked) -> Said {
     let info = TokenInfo { name, user, role, created, expires: Some(created + seconds) };
     let token = secret::draw()?;
     let new = NewToken { info, digest: secret::digest(&token) };
-    let info = asked.rim.desk.add_token(asked.caller, new).await?;
+    let info = asked.rim.service.add_token(asked.caller, new).await?;
     Answer::json(&TokenMade { token, info }, &asked.rim.limits)
 }
 
 /// `DELETE /v1/tokens/{name}`.
 pub async fn drop_token(asked: Asked) -> Said {
-    asked.rim.desk.drop_token(asked.caller, asked.part).await?;
+    asked.rim.service.drop_token(asked.caller, asked.part).await?;
     Ok(Answer::nothing())
 }
 
 /// `GET /metrics`.
 pub async fn metrics(asked: Asked) -> Said {
-    let said = asked.rim.desk.metrics().await?;
+    let said = asked.rim.service.metrics().await?;
     Answer::bytes(said.into_bytes(), OPEN_METRICS, asked.rim.limits.reply_bytes_max)
 }
 
@@ -395,7 +395,7 @@ pub fn openapi(_: &Rim) -> Said {
 
 /// `GET /healthz`. The daemon lives as long as it answers, so the status is 200 whatever it says.
 pub fn healthz(rim: &Rim) -> Said {
-    let since = rim.desk.stale().map(|stale| stale.since);
+    let since = rim.service.stale().map(|stale| stale.since);
     let status = if since.is_some() { "store-failed" } else { "ok" };
     Answer::json(&Health { status: status.to_owned(), since }, &rim.limits)
 }

@@ -1,7 +1,7 @@
-//! How long the fields of a request may be. Meaning is checked behind the desk.
+//! How long the fields of a request may be. Meaning is checked behind the service.
 
 use super::input::KEY_BYTES_MAX;
-use crate::desk::{Act, NodeAct, PolicyRequest};
+use crate::service::{Act, NodeAct, PolicyRequest};
 use trainyard_api::answer::SubmitRequest;
 use trainyard_api::window::{Reserved, WindowRequest};
 use trainyard_api::{Code, JobSpec, Problem};

@@ -25,7 +25,7 @@ pub struct HttpOptions {
     pub operator_group: Option<String>,
     /// How much is taken.
     pub limits: Limits,
-    /// Where requests are counted; the desk writes the same object out.
+    /// Where requests are counted; the service writes the same object out.
     pub metrics: Arc<Metrics>,
 }
 
@@ -100,7 +100,7 @@ pub struct Limits {
     pub head_time_max: Duration,
     /// How long the body of a request may take.
     pub body_time_max: Duration,
-    /// How long the desk may take.
+    /// How long the service may take.
     pub answer_time_max: Duration,
     /// How long a client may read nothing of its answer.
     pub write_time_max: Duration,

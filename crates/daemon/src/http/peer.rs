@@ -3,7 +3,7 @@
 use super::options::{HttpOptions, ServeError};
 use super::rate::Who;
 use crate::access::{Caller, Role};
-use crate::desk::TokenInfo;
+use crate::service::TokenInfo;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use std::collections::HashMap;
 use std::ffi::CString;

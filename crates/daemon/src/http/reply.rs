@@ -20,7 +20,7 @@ pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; cha
 /// The type of lines of JSON.
 pub const JSON_LINES: &str = "application/x-ndjson";
 
-/// What the desk said, as bytes.
+/// What the service said, as bytes.
 #[derive(Debug)]
 pub struct Answer {
     bytes: Vec<u8>,

@@ -1,10 +1,10 @@
 //! The one table of routes: the router and the document of the API are made from it.
 
 use super::call::{self, Asked, Said};
-use super::front::Rim;
 use super::reply::{JSON_LINES, OPEN_METRICS};
+use super::router::Rim;
 use crate::access::Role;
-use crate::desk::{Act, LogChunk, NodeAct, PolicyRequest, TokenInfo};
+use crate::service::{Act, LogChunk, NodeAct, PolicyRequest, TokenInfo};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use std::future::Future;
 use std::pin::Pin;
@@ -90,9 +90,9 @@ pub type Saying = Pin<Box<dyn Future<Output = Said> + Send>>;
 /// Whoever answers.
 #[derive(Copy, Clone)]
 pub enum Call {
-    /// For anybody, without a look at the desk.
+    /// For anybody, without a look at the service.
     Open(fn(&Rim) -> Said),
-    /// For callers who are known; the desk checks whether they may.
+    /// For callers who are known; the service checks whether they may.
     Known(fn(Asked) -> Saying),
 }
 

@@ -25,7 +25,7 @@ pub fn digest(token: &str) -> String {
     hex(hash(&SHA256, token.as_bytes()).as_ref())
 }
 
-/// Whether a text has the form of a token; spares the desk a question about anything else.
+/// Whether a text has the form of a token; spares the service a question about anything else.
 pub fn is_formed(token: &str) -> bool {
     let hexadecimal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     token

@@ -1,13 +1,13 @@
 //! Sockets: opened with care, accepted within limits, closed in order.
 
-use super::front::{Rim, router};
 use super::input;
 use super::options::{HttpOptions, Limits, ServeError};
 use super::peer::Peer;
 use super::rate::Who;
+use super::router::{Rim, router};
 use super::tls::{self, Tls};
-use crate::desk::Desk;
 use crate::metrics::Metrics;
+use crate::service::Service;
 use axum::Router;
 use axum::body::Body;
 use hyper::body::Incoming;
@@ -29,7 +29,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
-use tower_service::Service;
 use trainyard_api::{Code, Problem};
 
 /// How long to rest when the system has no more file descriptors.
@@ -45,17 +44,17 @@ const ONE_PEER: &str = "your user or address";
 
 /// Opens the rim and serves until `shutdown` is ready and requests under way are answered.
 pub async fn serve(
-    desk: Arc<dyn Desk>,
+    service: Arc<dyn Service>,
     options: HttpOptions,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    Server::bind(desk, options).await?.run(shutdown).await;
+    Server::bind(service, options).await?.run(shutdown).await;
     Ok(())
 }
 
 /// A rim that is open: connections queue up until [`Server::run`].
 pub struct Server {
-    gate: Arc<Gate>,
+    limiter: Arc<ConnectionLimiter>,
     unix: Option<(UnixListener, Door)>,
     tcp: Option<(TcpListener, Option<Tls>)>,
     stop: watch::Sender<bool>,
@@ -69,7 +68,7 @@ struct Door {
 }
 
 /// What all connections share.
-struct Gate {
+struct ConnectionLimiter {
     rim: Arc<Rim>,
     router: Router,
     limits: Limits,
@@ -81,7 +80,10 @@ struct Gate {
 
 impl Server {
     /// Opens the sockets, or says why not.
-    pub async fn bind(desk: Arc<dyn Desk>, options: HttpOptions) -> Result<Server, ServeError> {
+    pub async fn bind(
+        service: Arc<dyn Service>,
+        options: HttpOptions,
+    ) -> Result<Server, ServeError> {
         if options.socket.is_none() && options.tcp.is_none() {
             return Err(ServeError::Nowhere);
         }
@@ -100,8 +102,8 @@ impl Server {
         };
         let address = tcp.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
         let page = address.map(|address| page_url(address, &options));
-        let rim = Arc::new(Rim::new(desk, &options, page, stopping)?);
-        let gate = Gate {
+        let rim = Arc::new(Rim::new(service, &options, page, stopping)?);
+        let limiter = ConnectionLimiter {
             router: router(&rim),
             rim,
             limits: options.limits,
@@ -109,7 +111,7 @@ impl Server {
             peers: Mutex::default(),
             turned_away: Semaphore::new(TURNED_AWAY_MAX),
         };
-        Ok(Server { gate: Arc::new(gate), unix, tcp, stop })
+        Ok(Server { limiter: Arc::new(limiter), unix, tcp, stop })
     }
 
     /// The TCP address, with the port that the system chose where it was asked to.
@@ -129,11 +131,11 @@ impl Server {
         let path = self.unix.as_ref().map(|(_, door)| door.path.clone());
         if let Some((listener, door)) = self.unix {
             let (changes, listener) = watch::channel(Arc::new(listener));
-            loops.spawn(accept_unix(Arc::clone(&self.gate), listener));
-            loops.spawn(keep_socket(Arc::clone(&self.gate), door, changes));
+            loops.spawn(accept_unix(Arc::clone(&self.limiter), listener));
+            loops.spawn(keep_socket(Arc::clone(&self.limiter), door, changes));
         }
         if let Some((listener, tls)) = self.tcp {
-            loops.spawn(accept_tcp(Arc::clone(&self.gate), listener, tls));
+            loops.spawn(accept_tcp(Arc::clone(&self.limiter), listener, tls));
         }
         shutdown.await;
         // Everyone who looks at this lives in the loops; nobody is left to tell when there are none.
@@ -179,11 +181,15 @@ async fn open_tcp(
 }
 
 /// A socket that was removed, by whatever cleans up temporary files, is made again: nobody could reach a daemon without.
-async fn keep_socket(gate: Arc<Gate>, door: Door, changes: watch::Sender<Arc<UnixListener>>) {
+async fn keep_socket(
+    limiter: Arc<ConnectionLimiter>,
+    door: Door,
+    changes: watch::Sender<Arc<UnixListener>>,
+) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK_AGAIN) => {}
-            () = gate.rim.stopped() => return,
+            () = limiter.rim.stopped() => return,
         }
         let gone = fs::symlink_metadata(&door.path)
             .is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
@@ -228,7 +234,10 @@ async fn open_unix(door: &Door) -> Result<UnixListener, ServeError> {
     Ok(listener)
 }
 
-async fn accept_unix(gate: Arc<Gate>, listener: watch::Receiver<Arc<UnixListener>>) {
+async fn accept_unix(
+    limiter: Arc<ConnectionLimiter>,
+    listener: watch::Receiver<Arc<UnixListener>>,
+) {
     let next = || {
         let mut listener = listener.clone();
         async move {
@@ -244,29 +253,29 @@ async fn accept_unix(gate: Arc<Gate>, listener: watch::Receiver<Arc<UnixListener
             }
         }
     };
-    accept(gate, next, |gate, stream: UnixStream, permit| async move {
+    accept(limiter, next, |limiter, stream: UnixStream, permit| async move {
         let Some(permit) = permit else {
-            gate.metrics.connection_refused();
-            return turn_away(&gate, stream, EVERYBODY).await;
+            limiter.metrics.connection_refused();
+            return turn_away(&limiter, stream, EVERYBODY).await;
         };
         let Ok(uid) = stream.peer_cred().map(|peer| peer.uid()) else { return };
-        let Some(_place) = Place::take(&gate, Who::Uid(uid)) else {
+        let Some(_place) = Place::take(&limiter, Who::Uid(uid)) else {
             drop(permit);
-            return turn_away(&gate, stream, ONE_PEER).await;
+            return turn_away(&limiter, stream, ONE_PEER).await;
         };
-        let caller = gate.rim.users.caller(uid).await;
+        let caller = limiter.rim.users.caller(uid).await;
         let peer = Peer::Local { uid, caller };
-        talk(&gate, stream, peer, permit).await;
+        talk(&limiter, stream, peer, permit).await;
     })
     .await;
 }
 
-async fn accept_tcp(gate: Arc<Gate>, listener: TcpListener, tls: Option<Tls>) {
+async fn accept_tcp(limiter: Arc<ConnectionLimiter>, listener: TcpListener, tls: Option<Tls>) {
     let tls = tls.map(|tls| tls.acceptor);
     accept(
-        gate,
+        limiter,
         || listener.accept(),
-        |gate, stream: TcpStream, permit| {
+        |limiter, stream: TcpStream, permit| {
             let tls = tls.clone();
             async move {
                 let (Ok(address), Ok(here)) = (stream.peer_addr(), stream.local_addr()) else {
@@ -275,22 +284,22 @@ async fn accept_tcp(gate: Arc<Gate>, listener: TcpListener, tls: Option<Tls>) {
                 // An answer would cost a handshake of TLS, which is what there is no room for.
                 let whose = |whose| if tls.is_some() { None } else { Some(whose) };
                 let Some(permit) = permit else {
-                    gate.metrics.connection_refused();
+                    limiter.metrics.connection_refused();
                     let Some(whose) = whose(EVERYBODY) else { return };
-                    return turn_away(&gate, stream, whose).await;
+                    return turn_away(&limiter, stream, whose).await;
                 };
-                let Some(_place) = Place::take(&gate, Who::address(address.ip())) else {
+                let Some(_place) = Place::take(&limiter, Who::address(address.ip())) else {
                     drop(permit);
                     let Some(whose) = whose(ONE_PEER) else { return };
-                    return turn_away(&gate, stream, whose).await;
+                    return turn_away(&limiter, stream, whose).await;
                 };
                 // Answers are small and whole: there is nothing to gather.
                 let _ = stream.set_nodelay(true);
                 let peer = Peer::Remote { address, here, encrypted: tls.is_some() };
-                let Some(tls) = tls else { return talk(&gate, stream, peer, permit).await };
-                match timeout(gate.limits.head_time_max, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => talk(&gate, stream, peer, permit).await,
-                    Ok(Err(_)) | Err(_) => gate.metrics.connection_refused(),
+                let Some(tls) = tls else { return talk(&limiter, stream, peer, permit).await };
+                match timeout(limiter.limits.head_time_max, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => talk(&limiter, stream, peer, permit).await,
+                    Ok(Err(_)) | Err(_) => limiter.metrics.connection_refused(),
                 }
             }
         },
@@ -300,21 +309,21 @@ async fn accept_tcp(gate: Arc<Gate>, listener: TcpListener, tls: Option<Tls>) {
 
 /// Takes connections; those beyond the limit come without a permit and are only told so.
 async fn accept<A, S, X, F>(
-    gate: Arc<Gate>,
+    limiter: Arc<ConnectionLimiter>,
     listen: impl Fn() -> A,
-    connect: impl Fn(Arc<Gate>, S, Option<OwnedSemaphorePermit>) -> F,
+    connect: impl Fn(Arc<ConnectionLimiter>, S, Option<OwnedSemaphorePermit>) -> F,
 ) where
     A: Future<Output = io::Result<(S, X)>>,
     F: Future<Output = ()> + Send + 'static,
 {
-    let room = Arc::new(Semaphore::new(gate.limits.connections_max));
+    let room = Arc::new(Semaphore::new(limiter.limits.connections_max));
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listen() => match accepted {
                 Ok((stream, _)) => {
                     let permit = Arc::clone(&room).try_acquire_owned().ok();
-                    connections.spawn(connect(Arc::clone(&gate), stream, permit));
+                    connections.spawn(connect(Arc::clone(&limiter), stream, permit));
                 }
                 Err(error) => {
                     tracing::warn!(target: "trainyard::http", %error, "no connection accepted");
@@ -322,22 +331,22 @@ async fn accept<A, S, X, F>(
                 }
             },
             Some(_) = connections.join_next() => {}
-            () = gate.rim.stopped() => break,
+            () = limiter.rim.stopped() => break,
         }
     }
     let rest = async { while connections.join_next().await.is_some() {} };
-    if timeout(gate.limits.shutdown_time_max, rest).await.is_err() {
+    if timeout(limiter.limits.shutdown_time_max, rest).await.is_err() {
         connections.shutdown().await;
     }
 }
 
 /// Says that there are too many connections, and when to come back, without reading what was asked. Whoever makes so
 /// many that there is no room for that either is cut off.
-async fn turn_away<S>(gate: &Gate, mut stream: S, whose: &str)
+async fn turn_away<S>(limiter: &ConnectionLimiter, mut stream: S, whose: &str)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Ok(_room) = gate.turned_away.try_acquire() else { return };
+    let Ok(_room) = limiter.turned_away.try_acquire() else { return };
     let detail =
         format!("{whose} has more connections than allowed: close some, or try again in 1 s");
     let body = serde_json::to_string(&Problem::new(Code::TooMany, detail)).unwrap_or_default();
@@ -357,34 +366,38 @@ where
     let _ = timeout(TURN_AWAY_TIME_MAX, told).await;
 }
 
-async fn talk<S>(gate: &Arc<Gate>, stream: S, peer: Peer, _permit: OwnedSemaphorePermit)
-where
+async fn talk<S>(
+    limiter: &Arc<ConnectionLimiter>,
+    stream: S,
+    peer: Peer,
+    _permit: OwnedSemaphorePermit,
+) where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(gate.limits.write_time_max));
+    stream.set_write_timeout(Some(limiter.limits.write_time_max));
     let peer = Arc::new(peer);
     let service = service_fn(|mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(Arc::clone(&peer));
-        let mut router = gate.router.clone();
-        let refused = input::check_head(&request, gate.limits.head_bytes_max).err();
+        let mut router = limiter.router.clone();
+        let refused = input::check_head(&request, limiter.limits.head_bytes_max).err();
         async move {
             match refused {
                 Some(refusal) => Ok(refusal.into_response()),
-                None => Service::call(&mut router, request.map(Body::new)).await,
+                None => tower_service::Service::call(&mut router, request.map(Body::new)).await,
             }
         }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(gate.limits.head_time_max)
-        .max_buf_size(gate.limits.head_bytes_max.max(8 << 10))
-        .max_headers(gate.limits.headers_max)
+        .header_read_timeout(limiter.limits.head_time_max)
+        .max_buf_size(limiter.limits.head_bytes_max.max(8 << 10))
+        .max_headers(limiter.limits.headers_max)
         .serve_connection(TokioIo::new(Box::pin(stream)), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = gate.rim.stopped() => {
+        () = limiter.rim.stopped() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -396,26 +409,26 @@ where
 
 /// A place among the connections of one peer; given back when dropped.
 struct Place<'a> {
-    gate: &'a Gate,
+    limiter: &'a ConnectionLimiter,
     who: Who,
 }
 
 impl<'a> Place<'a> {
-    fn take(gate: &'a Gate, who: Who) -> Option<Place<'a>> {
-        let mut peers = gate.peers.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    fn take(limiter: &'a ConnectionLimiter, who: Who) -> Option<Place<'a>> {
+        let mut peers = limiter.peers.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let taken = peers.entry(who).or_default();
-        if *taken >= gate.limits.connections_per_peer_max {
-            gate.metrics.connection_refused();
+        if *taken >= limiter.limits.connections_per_peer_max {
+            limiter.metrics.connection_refused();
             return None;
         }
         *taken += 1;
-        Some(Place { gate, who })
+        Some(Place { limiter, who })
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut peers = self.gate.peers.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut peers = self.limiter.peers.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(taken) = peers.get_mut(&self.who) {
             *taken -= 1;
             if *taken == 0 {

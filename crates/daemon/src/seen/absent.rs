@@ -1,13 +1,13 @@
 //! GPUs that a waiting job could use if they were there: nodes out of service, and GPUs that nobody can get.
 
-use super::Seen;
-use crate::words;
+use super::DaemonSnapshot;
+use crate::messages;
 use trainyard_types::{Node, Want};
 
 /// Nodes that are told of by name.
 const TOLD_MAX: usize = 4;
 
-impl Seen {
+impl DaemonSnapshot {
     /// What is missing that a job could use, one sentence for each node, and how many more there are. Linear in nodes.
     pub(super) fn absent(&self, want: &Want) -> Vec<String> {
         let cluster = &self.snapshot.state.cluster;
@@ -40,6 +40,6 @@ impl Seen {
             return Some(format!("node {name} failed too often; back in {seconds:.0} s"));
         }
         let gone = seen.map_or(0, |seen| seen.unaccounted);
-        (gone > 0).then(|| format!("node {name} has {}", words::unaccounted(gone)))
+        (gone > 0).then(|| format!("node {name} has {}", messages::unaccounted(gone)))
     }
 }

@@ -1,7 +1,7 @@
 //! Why a job waits, what would change that, and when.
 
-use super::Seen;
-use crate::words;
+use super::DaemonSnapshot;
+use crate::messages;
 use trainyard_api::answer::WhyAnswer;
 use trainyard_framework::{Knowledge, Live, Needs, Snapshot, View};
 use trainyard_types::{Cluster, GpuType, JobId, Phase, Reason, Span, Time, Want};
@@ -12,7 +12,7 @@ const BLOCKERS_MAX: usize = 20;
 /// GPUs in quarantine that a `why` names at most.
 const ILL_MAX: usize = 4;
 
-impl Seen {
+impl DaemonSnapshot {
     /// Why a job does not run; nothing for one that is not known or over.
     pub fn why(&self, job: JobId) -> Option<WhyAnswer> {
         let explained = self.outlook.explain(job)?;
@@ -33,7 +33,7 @@ impl Seen {
         let hang = hang.map(|hang| self.hang_words(&hang));
         Some(WhyAnswer {
             job: job.0,
-            state: words::state(live.state.phase),
+            state: messages::state(live.state.phase),
             since: self.unix(explained.since),
             reasons: sentences.chain(absent).chain(ill).chain(hang).collect(),
             data: (explained.reasons.iter())
@@ -69,7 +69,7 @@ impl Seen {
             Reason::HeldByUser => Some(format!("`trainyard release {}`", live.spec.id.0)),
             Reason::Window { until, .. } => Some(format!(
                 "a time limit or checkpoints with which it is gone before, or the end of the window at {}",
-                words::moment(self.unix(*until))
+                messages::moment(self.unix(*until))
             )),
             Reason::ArrayFull => Some("another job of its array ending".to_owned()),
             Reason::After { job } => Some(format!("job {} finishing", job.0)),
@@ -139,7 +139,7 @@ fn is_about_room(reason: &Reason) -> bool {
 type Blocker = (JobId, u32, Option<Span>);
 
 /// Jobs that hold GPUs that `want` could use, the first to go first; those of unknown length last.
-fn blockers(seen: &Seen, want: &Want) -> Vec<Blocker> {
+fn blockers(seen: &DaemonSnapshot, want: &Want) -> Vec<Blocker> {
     let snapshot = &seen.snapshot;
     let cluster = &snapshot.state.cluster;
     let needs = Needs { work_left: Knowledge::Estimate, rates: true, ..Needs::NOTHING };
@@ -196,7 +196,7 @@ fn ending(blockers: &[Blocker], missing: u32) -> Option<String> {
 
 /// How long until so many GPUs are free, if everything that runs ends when it is expected to and nobody else takes
 /// them; nothing where that cannot be told.
-pub fn forecast(seen: &Seen, want: &Want) -> Option<Span> {
+pub fn forecast(seen: &DaemonSnapshot, want: &Want) -> Option<Span> {
     let mut free = largest_now(&seen.snapshot, want);
     let mut wait = Span::ZERO;
     for (_, gpus, left) in blockers(seen, want) {

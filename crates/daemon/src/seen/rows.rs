@@ -1,11 +1,11 @@
 //! Rows of lists.
 
-use super::{Seen, name_of};
-use crate::desk::JobFilter;
+use super::{DaemonSnapshot, name_of};
 use crate::hang::Hang;
+use crate::messages;
 use crate::metrics::{GpuUse, Levels};
-use crate::record::{Course, Launch, Record, Submission};
-use crate::words;
+use crate::record::{Launch, PersistedRun, Record, Submission};
+use crate::service::JobFilter;
 use std::collections::{BTreeMap, HashMap};
 use std::mem::{Discriminant, discriminant};
 use trainyard_api::answer::{
@@ -16,7 +16,7 @@ use trainyard_store::JobRow as StoredJob;
 use trainyard_types::placement::bits;
 use trainyard_types::{Cluster, GpuAt, JobId, NodeId, Phase, Reason, TenantId};
 
-impl Seen {
+impl DaemonSnapshot {
     /// Jobs that are not over, newest first, as many as are wanted.
     pub fn jobs(&self, filter: &JobFilter) -> Vec<JobRow> {
         let before = filter.before.map_or(usize::MAX, |before| before as usize);
@@ -56,7 +56,7 @@ impl Seen {
             name: record.submission.name.clone(),
             user: record.submission.user.clone(),
             tenant: record.submission.tenant.clone(),
-            state: words::state(state.phase),
+            state: messages::state(state.phase),
             since: self.unix(state.since),
             gpus: spec.want.gpus,
             holds: held.map_or_else(Vec::new, |held| {
@@ -93,7 +93,7 @@ impl Seen {
 
     pub(super) fn hang_words(&self, hang: &Hang) -> String {
         let silent = self.snapshot.now.since(hang.since);
-        format!("hangs: {}", words::hang(silent, hang.usual, hang.rank))
+        format!("hangs: {}", messages::hang(silent, hang.usual, hang.rank))
     }
 
     /// Nodes and what their GPUs do.
@@ -131,7 +131,7 @@ impl Seen {
                 (None, None) if up == 0 && claimed == 0 => ("lost", None),
                 (None, None) => {
                     let gone = seen.map_or(0, |seen| seen.unaccounted);
-                    ("up", (gone > 0).then(|| words::unaccounted(gone)))
+                    ("up", (gone > 0).then(|| messages::unaccounted(gone)))
                 }
             };
             rows.push(NodeRow {
@@ -315,7 +315,7 @@ pub(crate) fn holdings(
     masks.iter().map(one).collect()
 }
 
-fn parts(row: &StoredJob) -> Result<(Submission, Course), String> {
+fn parts(row: &StoredJob) -> Result<(Submission, PersistedRun), String> {
     let unreadable = |fault: serde_json::Error| format!("job {}: {fault}", row.job);
     let submission = serde_json::from_str(&row.spec).map_err(unreadable)?;
     Ok((submission, serde_json::from_str(&row.state).map_err(unreadable)?))
@@ -327,9 +327,9 @@ pub fn row_of_ended(row: &StoredJob) -> Result<JobRow, String> {
     Ok(ended(row, &submission, &course))
 }
 
-fn ended(row: &StoredJob, submission: &Submission, course: &Course) -> JobRow {
+fn ended(row: &StoredJob, submission: &Submission, course: &PersistedRun) -> JobRow {
     let state = &course.kept.state;
-    let end = row.end.as_deref().and_then(words::end_named);
+    let end = row.end.as_deref().and_then(messages::end_named);
     let launch = course.launch.as_ref();
     let at = launch.and_then(|launch| launch.ended).unwrap_or(row.wall) as f64 / 1e6;
     JobRow {
@@ -337,7 +337,7 @@ fn ended(row: &StoredJob, submission: &Submission, course: &Course) -> JobRow {
         name: submission.spec.name.clone(),
         user: row.user.clone(),
         tenant: row.tenant.clone(),
-        state: end.map_or(QueueState::Failed, words::state_at_end),
+        state: end.map_or(QueueState::Failed, messages::state_at_end),
         since: at,
         gpus: submission.spec.gpus,
         holds: Vec::new(),

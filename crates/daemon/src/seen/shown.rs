@@ -1,12 +1,12 @@
 //! All that is shown at once.
 
-use super::Seen;
+use super::DaemonSnapshot;
 use crate::board::{OPEN_MAX, Shown};
-use crate::desk::JobFilter;
+use crate::service::JobFilter;
 use std::collections::BTreeMap;
 use trainyard_api::board::{PartOfGpu, Rack};
 
-impl Seen {
+impl DaemonSnapshot {
     /// Everything but jobs that are over, which the store knows.
     pub fn shown(&self, last_event: u64) -> Shown {
         let open = self.jobs(&JobFilter { limit: Some(OPEN_MAX), ..JobFilter::default() });

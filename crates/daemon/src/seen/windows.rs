@@ -1,11 +1,11 @@
 //! Maintenance and reservations, as rows and in words.
 
-use super::Seen;
-use crate::words;
+use super::DaemonSnapshot;
+use crate::messages;
 use trainyard_api::window::WindowRow;
 use trainyard_types::{Reason, Tenants, Window, WindowId};
 
-impl Seen {
+impl DaemonSnapshot {
     /// Windows that are not over, by number.
     pub fn windows(&self) -> Vec<WindowRow> {
         let known = &self.snapshot.state.windows;
@@ -44,7 +44,7 @@ impl Seen {
     /// The same where tenants may be more than are known.
     pub fn sentence_for(&self, reason: &Reason, tenants: &Tenants) -> String {
         let Reason::Window { window, node, from, until } = reason else {
-            return words::sentence(reason, self.snapshot.now, tenants);
+            return messages::sentence(reason, self.snapshot.now, tenants);
         };
         let kept = self.windows.get(&window.0);
         let what = match kept.is_some_and(|kept| kept.window.reserved.is_some()) {
@@ -54,7 +54,8 @@ impl Seen {
         let why = kept.map_or("", |kept| kept.window.reason.as_str());
         let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
         let name = &self.snapshot.state.cluster.node(*node).name;
-        let (from, until) = (words::moment(self.unix(*from)), words::moment(self.unix(*until)));
+        let (from, until) =
+            (messages::moment(self.unix(*from)), messages::moment(self.unix(*until)));
         format!(
             "waits because node {name} {what} from {from} to {until}{why}, and it can neither end nor save before"
         )

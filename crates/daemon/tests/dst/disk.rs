@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_daemon::core::Chart;
-use trainyard_daemon::record::{Course, Submission};
+use trainyard_daemon::record::{PersistedRun, Submission};
 use trainyard_store::{AttemptRow, JobRow, Loaded, TokenRow, Write};
 
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub struct Disk {
 pub struct Job {
     pub row: JobRow,
     pub submission: Submission,
-    pub course: Course,
+    pub course: PersistedRun,
 }
 
 impl Disk {

@@ -7,7 +7,7 @@ use trainyard_api::{JobSpec, OnHang};
 use trainyard_backend::{Exit, LaunchOrder};
 use trainyard_daemon::core::{Ask, Core, Input, Order, beliefs};
 use trainyard_daemon::flight::{self, Line, Replayed};
-use trainyard_engine::{Kept, PolicyOutcome};
+use trainyard_engine::{PolicyOutcome, SavedState};
 use trainyard_types::{Attempt, JobId, JobState, Phase, Time};
 
 /// An attempt may be started: it is on disk, new or known, and nothing forbids it.
@@ -153,7 +153,7 @@ pub fn kept(core: &Core, disk: &Disk) {
 }
 
 /// Without what is told again by the next report, or follows from the rest at the next start.
-fn lasting(mut kept: Kept, now: Time) -> Kept {
+fn lasting(mut kept: SavedState, now: Time) -> SavedState {
     kept.state.progress = JobState::submitted(Time::ZERO).progress;
     kept.retry_at = kept.retry_at.filter(|time| *time > now);
     if !kept.state.is_placed() {

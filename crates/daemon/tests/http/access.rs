@@ -49,14 +49,14 @@ const EXPECTED: &[(&str, &str, &str, [u16; 5])] = &[
 #[tokio::test]
 async fn every_route_lets_in_whom_it_should_and_nobody_else() {
     let rim = Running::start(|options, _| options.limits.refusals_per_second = 1e6).await;
-    rim.desk.add_job("bob");
-    rim.desk.add_job("ann");
+    rim.service.add_job("bob");
+    rim.service.add_job("ann");
     for (column, role) in
         [None, Some(Role::Viewer), Some(Role::User), Some(Role::Operator), Some(Role::Admin)]
             .into_iter()
             .enumerate()
     {
-        let token = role.map(|role| rim.desk.token("ann", role, 60.0));
+        let token = role.map(|role| rim.service.token("ann", role, 60.0));
         let mut client = rim.remote(token.as_deref()).await;
         for (method, path, body, statuses) in EXPECTED {
             let got = client.ask(method, path, &[], body).await;

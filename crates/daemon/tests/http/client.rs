@@ -1,6 +1,6 @@
 //! One place that opens sockets: a rim on a Unix socket and loopback TCP, and requests to it.
 
-use crate::desk::FakeDesk;
+use crate::service::FakeDesk;
 use axum::body::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -39,7 +39,7 @@ impl Drop for Folder {
 
 /// A rim that runs.
 pub struct Running {
-    pub desk: Arc<FakeDesk>,
+    pub service: Arc<FakeDesk>,
     pub folder: Folder,
     pub socket: PathBuf,
     pub address: SocketAddr,
@@ -51,20 +51,20 @@ pub struct Running {
 impl Running {
     /// With these changes to the options.
     pub async fn start(change: impl FnOnce(&mut HttpOptions, &Folder)) -> Running {
-        let (desk, folder) = (FakeDesk::new(), Folder::new());
+        let (service, folder) = (FakeDesk::new(), Folder::new());
         let socket = folder.0.join("socket");
-        let mut options = HttpOptions::new(Arc::clone(&desk.metrics));
+        let mut options = HttpOptions::new(Arc::clone(&service.metrics));
         options.socket = Some(socket.clone());
         options.tcp = Some("127.0.0.1:0".parse().unwrap());
         change(&mut options, &folder);
-        let server = Server::bind(desk.clone(), options).await.unwrap();
+        let server = Server::bind(service.clone(), options).await.unwrap();
         let address = server.address().unwrap();
         let fingerprint = server.fingerprint().map(str::to_owned);
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
-        Running { desk, folder, socket, address, fingerprint, stop, task }
+        Running { service, folder, socket, address, fingerprint, stop, task }
     }
 
     pub async fn plain() -> Running {

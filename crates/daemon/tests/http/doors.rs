@@ -1,7 +1,7 @@
 //! Who is let in by which door.
 
 use crate::client::{Client, Folder, Running};
-use crate::desk::FakeDesk;
+use crate::service::FakeDesk;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -60,14 +60,14 @@ async fn another_user_on_the_unix_socket_is_no_admin_and_is_sent_away_from_a_dae
     let rim = Running::start(|options, _| options.only_own_user = true).await;
     let refused = ask(&rim, "/v1/status").await;
     assert_eq!(refused["code"], "denied", "{refused}");
-    let memory = rim.desk.memory.lock().unwrap();
+    let memory = rim.service.memory.lock().unwrap();
     assert_eq!(memory.refused[0].0, nobody.to_string());
 }
 
 #[tokio::test]
 async fn a_token_on_the_unix_socket_counts_instead_of_the_user() {
     let rim = Running::plain().await;
-    let token = rim.desk.token("ann", Role::Viewer, 60.0);
+    let token = rim.service.token("ann", Role::Viewer, 60.0);
     let header = format!("Bearer {token}");
     let mut client = rim.local().await;
     let got = client.ask("GET", "/v1/status", &[("authorization", &header)], "").await;
@@ -80,7 +80,7 @@ async fn a_token_on_the_unix_socket_counts_instead_of_the_user() {
 #[tokio::test]
 async fn a_wrong_or_expired_token_is_refused_and_written_down() {
     let rim = Running::plain().await;
-    let expired = rim.desk.token("ann", Role::Admin, -1.0);
+    let expired = rim.service.token("ann", Role::Admin, -1.0);
     let never = format!("ty_{}", "0".repeat(64));
     for token in [expired.as_str(), never.as_str(), "hunter2"] {
         let got = rim.remote(Some(token)).await.get("/v1/jobs").await;
@@ -91,7 +91,7 @@ async fn a_wrong_or_expired_token_is_refused_and_written_down() {
         assert!(got.detail().contains("not known here or has expired"), "{}", got.text);
         assert!(!got.text.contains(token), "a secret is not said back");
     }
-    let memory = rim.desk.memory.lock().unwrap();
+    let memory = rim.service.memory.lock().unwrap();
     let refused = ("unknown".to_owned(), "GET /v1/jobs".to_owned(), "127.0.0.1".to_owned());
     assert_eq!(memory.refused, vec![refused; 3]);
 }
@@ -109,8 +109,8 @@ async fn a_token_is_shown_once_listed_without_its_secret_and_gone_when_dropped()
     assert_eq!(list.json()["tokens"][0]["name"], "ci");
     let secret = token.trim_start_matches("ty_");
     assert!(!list.text.contains(secret) && !list.text.contains("digest"), "{}", list.text);
-    let kept = format!("{:?}", rim.desk.memory.lock().unwrap().tokens);
-    assert!(!kept.contains(secret), "only a digest comes to the desk");
+    let kept = format!("{:?}", rim.service.memory.lock().unwrap().tokens);
+    assert!(!kept.contains(secret), "only a digest comes to the service");
     assert_eq!(admin.ask("DELETE", "/v1/tokens/ci", &[], "").await.status, 204);
     assert_eq!(ann.get("/v1/status").await.status, 401, "at once, on an open connection");
 }
@@ -118,7 +118,7 @@ async fn a_token_is_shown_once_listed_without_its_secret_and_gone_when_dropped()
 #[tokio::test]
 async fn foreign_pages_and_foreign_names_are_refused() {
     let rim = Running::start(|options, _| options.names = vec!["yard.example".to_owned()]).await;
-    let token = rim.desk.token("ann", Role::Admin, 60.0);
+    let token = rim.service.token("ann", Role::Admin, 60.0);
     let mut client = rim.remote(Some(&token)).await;
     let foreign = [
         ("origin", "https://evil.example"),
@@ -131,7 +131,7 @@ async fn foreign_pages_and_foreign_names_are_refused() {
         assert_eq!(got.status, 403, "{header:?}");
         got.detail();
     }
-    assert_eq!(rim.desk.memory.lock().unwrap().refused.len(), foreign.len());
+    assert_eq!(rim.service.memory.lock().unwrap().refused.len(), foreign.len());
     let own = format!("http://{}", rim.address);
     for header in [("origin", own.as_str()), ("host", "yard.example"), ("host", "localhost")] {
         assert_eq!(client.ask("GET", "/v1/jobs", &[header], "").await.status, 200, "{header:?}");
@@ -143,10 +143,10 @@ async fn foreign_pages_and_foreign_names_are_refused() {
 #[tokio::test]
 async fn no_door_is_opened_that_others_could_listen_at() {
     let refused = |change: fn(&mut HttpOptions)| async move {
-        let desk = FakeDesk::new();
-        let mut options = HttpOptions::new(Arc::clone(&desk.metrics));
+        let service = FakeDesk::new();
+        let mut options = HttpOptions::new(Arc::clone(&service.metrics));
         change(&mut options);
-        Server::bind(desk, options).await.err().expect("refused").to_string()
+        Server::bind(service, options).await.err().expect("refused").to_string()
     };
     let text = refused(|options| options.tcp = Some("0.0.0.0:0".parse().unwrap())).await;
     assert!(text.contains("will not listen on 0.0.0.0:0 without TLS"), "{text}");
@@ -173,10 +173,10 @@ async fn a_socket_is_taken_over_from_the_dead_only() {
     let folder = Folder::new();
     let path = folder.0.join("socket");
     let bind = || {
-        let desk = FakeDesk::new();
-        let mut options = HttpOptions::new(Arc::clone(&desk.metrics));
+        let service = FakeDesk::new();
+        let mut options = HttpOptions::new(Arc::clone(&service.metrics));
         options.socket = Some(path.clone());
-        Server::bind(desk, options)
+        Server::bind(service, options)
     };
     let first = bind().await.unwrap();
     assert!(matches!(bind().await, Err(ServeError::SocketInUse(_))));
@@ -198,7 +198,7 @@ async fn tls_with_a_certificate_of_its_own_works_and_is_kept() {
     let folder = rim.folder.0.join("tls");
     let key = std::fs::metadata(folder.join("key.pem")).unwrap();
     assert_eq!(key.permissions().mode() & 0o777, 0o600);
-    let token = rim.desk.token("ann", Role::User, 60.0);
+    let token = rim.service.token("ann", Role::User, 60.0);
     let certificate = CertificateDer::from_pem_file(folder.join("certificate.pem")).unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(certificate).unwrap();
@@ -221,19 +221,19 @@ async fn tls_with_a_certificate_of_its_own_works_and_is_kept() {
     let (certificate, key) = (folder.join("certificate.pem"), rim.folder.0.join("open.pem"));
     std::fs::copy(folder.join("key.pem"), &key).unwrap();
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let desk = FakeDesk::new();
-    let mut options = HttpOptions::new(Arc::clone(&desk.metrics));
+    let service = FakeDesk::new();
+    let mut options = HttpOptions::new(Arc::clone(&service.metrics));
     options.tcp = Some("127.0.0.1:0".parse().unwrap());
     options.tls = Some(TlsSource::Files { certificate, key });
-    let text = Server::bind(desk, options).await.err().unwrap().to_string();
+    let text = Server::bind(service, options).await.err().unwrap().to_string();
     assert!(text.contains("every user can reach this key: run `chmod o="), "{text}");
 
     // The next start shows the same certificate.
-    let desk = FakeDesk::new();
-    let mut options = HttpOptions::new(Arc::clone(&desk.metrics));
+    let service = FakeDesk::new();
+    let mut options = HttpOptions::new(Arc::clone(&service.metrics));
     options.tcp = Some("0.0.0.0:0".parse().unwrap());
     options.tls = Some(TlsSource::SelfSigned { folder });
-    let again = Server::bind(desk, options).await.expect("any address, with TLS");
+    let again = Server::bind(service, options).await.expect("any address, with TLS");
     assert_eq!(again.fingerprint(), rim.fingerprint.as_deref());
 }
 

@@ -26,7 +26,7 @@ async fn a_fault_in_a_body_names_its_field() {
     }
     let deep = format!(r#"{{"jobs":{}"#, "[".repeat(100_000));
     assert_eq!(client.post("/v1/jobs", &deep).await.status, 422);
-    assert!(rim.desk.memory.lock().unwrap().jobs.is_empty(), "nothing was taken on");
+    assert!(rim.service.memory.lock().unwrap().jobs.is_empty(), "nothing was taken on");
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn a_fault_in_an_address_names_its_field() {
 #[tokio::test]
 async fn filters_come_to_the_desk_and_lists_are_wrapped() {
     let rim = Running::plain().await;
-    rim.desk.add_job("ann");
+    rim.service.add_job("ann");
     let mut client = rim.local().await;
     let path = "/v1/jobs?user=a%20b&tenant=t&state=running&all=true&limit=7&before=9";
     let got = client.get(path).await;
@@ -65,7 +65,7 @@ async fn filters_come_to_the_desk_and_lists_are_wrapped() {
     assert_eq!(got.json()["jobs"].as_array().unwrap().len(), 1);
     assert_eq!(got.header("trainyard-schema-version"), "1");
     assert_eq!(got.header("cache-control"), "no-store");
-    let filter = rim.desk.memory.lock().unwrap().filters[0].clone();
+    let filter = rim.service.memory.lock().unwrap().filters[0].clone();
     assert_eq!(filter.user.as_deref(), Some("a b"));
     assert_eq!((filter.all, filter.limit, filter.before), (true, Some(7), Some(9)));
 }

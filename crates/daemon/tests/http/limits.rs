@@ -71,7 +71,7 @@ async fn whoever_does_not_read_its_answer_is_let_go() {
     })
     .await;
     (0..10_000).for_each(|_| {
-        rim.desk.add_job("ann");
+        rim.service.add_job("ann");
     });
     let mut deaf = UnixStream::connect(&rim.socket).await.unwrap();
     deaf.write_all(b"GET /v1/jobs?limit=10000 HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -96,7 +96,7 @@ async fn whoever_does_not_read_its_answer_is_let_go() {
 async fn an_answer_that_is_too_large_is_given_up() {
     let rim = Running::start(|options, _| options.limits.reply_bytes_max = 2000).await;
     (0..50).for_each(|_| {
-        rim.desk.add_job("ann");
+        rim.service.add_job("ann");
     });
     let mut client = rim.local().await;
     let got = client.get("/v1/jobs").await;
@@ -126,7 +126,7 @@ async fn whoever_asks_too_often_is_told_when_to_come_back() {
         options.limits.requests_burst = 3.0;
     })
     .await;
-    let token = rim.desk.token("ann", Role::User, 60.0);
+    let token = rim.service.token("ann", Role::User, 60.0);
     let mut ann = rim.remote(Some(&token)).await;
     for _ in 0..3 {
         assert_eq!(ann.get("/v1/status").await.status, 200);
@@ -135,7 +135,7 @@ async fn whoever_asks_too_often_is_told_when_to_come_back() {
     assert_eq!((got.status, got.json()["code"].as_str()), (429, Some("too-many")));
     let seconds: u64 = got.header("retry-after").parse().unwrap();
     assert!((1..=10).contains(&seconds), "{seconds}");
-    let other = rim.desk.token("bob", Role::User, 60.0);
+    let other = rim.service.token("bob", Role::User, 60.0);
     assert_eq!(rim.remote(Some(&other)).await.get("/v1/status").await.status, 200);
 }
 
@@ -148,8 +148,8 @@ async fn guesses_of_tokens_do_not_fill_the_record() {
         last = client.get("/v1/jobs").await.status;
     }
     assert_eq!(last, 429);
-    assert!(rim.desk.memory.lock().unwrap().refused.len() < 10);
-    let token = rim.desk.token("ann", Role::User, 60.0);
+    assert!(rim.service.memory.lock().unwrap().refused.len() < 10);
+    let token = rim.service.token("ann", Role::User, 60.0);
     let got = rim.remote(Some(&token)).await.get("/v1/jobs").await;
     assert_eq!(got.status, 200, "whoever has a good token is not kept out by one who has not");
 }
@@ -186,7 +186,7 @@ async fn one_peer_cannot_take_all_connections() {
     assert_eq!((one.get("/healthz").await.status, two.get("/healthz").await.status), (200, 200));
     let mut three = UnixStream::connect(&rim.socket).await.unwrap();
     assert!(rest(&mut three).await.starts_with("HTTP/1.1 503"), "it is told so");
-    assert!(rim.desk.metrics.encode().contains("trainyard_http_connections_refused_total 1"));
+    assert!(rim.service.metrics.encode().contains("trainyard_http_connections_refused_total 1"));
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn the_end_does_not_wait_for_those_who_wait() {
     let mut other = rim.local().await;
     assert_eq!(other.get("/healthz").await.status, 200);
     // Let the waiting request arrive before the end is asked for.
-    while !rim.desk.metrics.encode().contains("route=\"/healthz\"") {
+    while !rim.service.metrics.encode().contains("route=\"/healthz\"") {
         tokio::task::yield_now().await;
     }
     tokio::time::sleep(Duration::from_millis(100)).await;

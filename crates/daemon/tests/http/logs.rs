@@ -10,15 +10,15 @@ use trainyard_daemon::access::Role;
 
 /// Keeps every field of every event as text.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<String>>);
+struct SavedState(Arc<Mutex<String>>);
 
-impl Visit for Kept {
+impl Visit for SavedState {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         write!(self.0.lock().unwrap(), "{field}={value:?} ").unwrap();
     }
 }
 
-impl Subscriber for Kept {
+impl Subscriber for SavedState {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -36,10 +36,10 @@ impl Subscriber for Kept {
 
 #[tokio::test]
 async fn neither_tokens_nor_what_follows_the_question_mark_is_logged() {
-    let kept = Kept::default();
+    let kept = SavedState::default();
     let _here = tracing::subscriber::set_default(kept.clone());
     let rim = Running::plain().await;
-    let token = rim.desk.token("ann", Role::Admin, 60.0);
+    let token = rim.service.token("ann", Role::Admin, 60.0);
     let mut client = rim.remote(Some(&token)).await;
     client.get("/v1/jobs?user=somebody-secret").await;
     client.get("/v1/jobs/somebody-secret").await;

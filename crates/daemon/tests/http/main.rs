@@ -1,9 +1,8 @@
-//! The rim with a desk that lives in memory: real sockets, real TLS, real requests.
+//! The rim with a service that lives in memory: real sockets, real TLS, real requests.
 
 mod access;
 mod client;
 mod dashboard;
-mod desk;
 mod doors;
 mod input;
 mod limits;
@@ -11,3 +10,4 @@ mod logs;
 mod pace;
 mod page;
 mod schema;
+mod service;

@@ -1,4 +1,4 @@
-//! How many requests a second the rim itself can take, printed; the desk here costs nothing.
+//! How many requests a second the rim itself can take, printed; the service here costs nothing.
 
 use crate::client::Running;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ async fn submissions_from_64_connections() {
         options.limits.requests_burst = 1e9;
     })
     .await;
-    let token = rim.desk.token("ann", Role::User, 600.0);
+    let token = rim.service.token("ann", Role::User, 600.0);
     let job =
         r#"{"name":"train","argv":["python","train.py","--lr","0.1"],"gpus":4,"env":{"A":"b"}}"#;
     let single = format!(r#"{{"jobs":[{job}]}}"#);
@@ -48,7 +48,9 @@ async fn submissions_from_64_connections() {
     let unix = pace(&rim, None, &single).await;
     let tcp = pace(&rim, Some(&token), &single).await;
     let batched = BATCH as f64 * pace(&rim, None, &batch).await;
-    println!("{CONNECTIONS} connections, clients in the same process, a desk that costs nothing:");
+    println!(
+        "{CONNECTIONS} connections, clients in the same process, a service that costs nothing:"
+    );
     println!("  single submissions/s: {unix:.0} Unix socket, {tcp:.0} TCP with token");
     println!("  jobs/s, {BATCH} a request: {batched:.0} Unix socket");
     // Far below what any machine does; the figures themselves are in the docs.

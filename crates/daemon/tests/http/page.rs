@@ -53,9 +53,9 @@ async fn others_may_link_to_the_page_but_not_pose_as_this_host() {
 async fn the_feed_is_packed_for_those_who_can_unpack_it() {
     let rim = Running::plain().await;
     for _ in 0..200 {
-        rim.desk.add_job("ann");
+        rim.service.add_job("ann");
     }
-    let token = rim.desk.token("ann", Role::Viewer, 60.0);
+    let token = rim.service.token("ann", Role::Viewer, 60.0);
     let mut client = rim.remote(Some(&token)).await;
     let plain = client.get("/v1/board").await;
     assert_eq!(plain.header("content-encoding"), "");

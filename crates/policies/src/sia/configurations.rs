@@ -9,7 +9,7 @@ use trainyard_types::{GpuType, NodeId, Want};
 
 /// So many GPUs of one type, on as few nodes as hold them.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Sort {
+pub struct ConfigurationKind {
     pub kind: GpuType,
     pub gpus: u32,
     pub nodes: u32,
@@ -17,7 +17,7 @@ pub struct Sort {
 
 /// What there is of each type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ground {
+pub struct ClusterShape {
     pub kinds: Vec<OfKind>,
 }
 
@@ -31,9 +31,9 @@ pub struct OfKind {
     pub gpus: u32,
 }
 
-impl Ground {
+impl ClusterShape {
     /// Types with nodes in service.
-    pub fn new(view: &View<'_>, free: &Free) -> Ground {
+    pub fn new(view: &View<'_>, free: &Free) -> ClusterShape {
         let empty = |&(kind, _): &(GpuType, u32)| OfKind { kind, per_node: 0, nodes: 0, gpus: 0 };
         let mut kinds: Vec<OfKind> = view.state().shapes.iter().map(empty).collect();
         for node in (0..free.nodes()).map(NodeId) {
@@ -46,11 +46,11 @@ impl Ground {
             }
         }
         kinds.retain(|of| of.gpus > 0);
-        Ground { kinds }
+        ClusterShape { kinds }
     }
 
     /// All configurations of a job, by type and number, at most `most` of each type.
-    pub fn sorts(&self, want: &Want, most: u32) -> Vec<Sort> {
+    pub fn sorts(&self, want: &Want, most: u32) -> Vec<ConfigurationKind> {
         let accepted = self.kinds.iter().filter(|of| want.accepts(of.kind));
         accepted.flat_map(|of| of.sorts(want, most)).collect()
     }
@@ -68,7 +68,7 @@ impl Ground {
 }
 
 impl OfKind {
-    fn sorts(&self, want: &Want, most: u32) -> Vec<Sort> {
+    fn sorts(&self, want: &Want, most: u32) -> Vec<ConfigurationKind> {
         let unit = want.gpus_min.max(1);
         let mut sizes: Vec<u32> = Vec::new();
         if want.is_rigid() {
@@ -83,7 +83,7 @@ impl OfKind {
         }
         let allowed =
             |size: &u32| size.is_multiple_of(unit) && *size <= want.gpus_max && *size <= self.gpus;
-        let sorts = sizes.into_iter().filter(allowed).map(|gpus| Sort {
+        let sorts = sizes.into_iter().filter(allowed).map(|gpus| ConfigurationKind {
             kind: self.kind,
             gpus,
             nodes: gpus.div_ceil(self.per_node),

@@ -4,7 +4,7 @@
 //! job has run on several GPUs anywhere it is taken to scale perfectly; once it has on one type, the others are taken to
 //! scale as that one does, each from its own speed on one GPU, until they have been seen themselves.
 
-use super::configurations::Ground;
+use super::configurations::ClusterShape;
 use trainyard_framework::{JobRef, View};
 use trainyard_profile::goodput::{
     Borrowed, Fitted, IterationTime, Observation, Size, fit, single_throughput,
@@ -42,7 +42,7 @@ impl IterationTime for Model {
 
 impl Models {
     /// Fitted to all that is known of a job.
-    pub fn new(job: JobRef<'_>, view: &View<'_>, ground: &Ground) -> Models {
+    pub fn new(job: JobRef<'_>, view: &View<'_>, ground: &ClusterShape) -> Models {
         let measured = job.state.measured.as_deref();
         let seen: Vec<(GpuType, Vec<Observation>)> = ground
             .kinds

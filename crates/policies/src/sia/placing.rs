@@ -23,7 +23,7 @@ pub struct Need {
 
 /// The nodes, with what is free on them.
 #[derive(Clone, Debug)]
-pub struct Floor {
+pub struct FreeMap {
     nodes: Vec<Node>,
 }
 
@@ -38,25 +38,25 @@ struct Node {
     whole: bool,
 }
 
-impl Floor {
+impl FreeMap {
     /// All nodes, with what is free now.
-    pub fn new(cluster: &Cluster, free: &Free) -> Floor {
+    pub fn new(cluster: &Cluster, free: &Free) -> FreeMap {
         let node = |index: u32| {
             let id = NodeId(index);
             let all = free.mask(id);
             Node { id, kind: cluster.node(id).kind, all, free: all, whole: all == free.up(id) }
         };
-        Floor { nodes: (0..free.nodes()).map(node).collect() }
+        FreeMap { nodes: (0..free.nodes()).map(node).collect() }
     }
 
     /// Of nodes with so many GPUs of one type; for tests.
     #[cfg(test)]
-    pub fn of_sizes(sizes: &[u32]) -> Floor {
+    pub fn of_sizes(sizes: &[u32]) -> FreeMap {
         let node = |(index, size): (usize, &u32)| {
             let all = lowest_bits(u64::MAX, *size);
             Node { id: NodeId(index as u32), kind: GpuType(0), all, free: all, whole: true }
         };
-        Floor { nodes: sizes.iter().enumerate().map(node).collect() }
+        FreeMap { nodes: sizes.iter().enumerate().map(node).collect() }
     }
 
     /// A placement for each need, in their order; nothing for one that cannot be placed.

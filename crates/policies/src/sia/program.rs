@@ -10,7 +10,7 @@ const COST_MAX: f64 = 3000.0;
 
 /// How goodputs become values.
 #[derive(Copy, Clone, Debug)]
-pub struct Dials {
+pub struct Weights {
     pub p: f64,
     pub idle_price: f64,
     pub restart: bool,
@@ -63,7 +63,7 @@ pub fn kept(age: f64, restarts: u32, restart: f64) -> f64 {
 
 /// The best choice for all candidates.
 pub fn solve(
-    dials: &Dials,
+    dials: &Weights,
     capacity: impl IntoIterator<Item = u32>,
     candidates: &[Candidate<'_>],
     aim: &Aim,
@@ -75,7 +75,7 @@ pub fn solve(
     choices.best(aim)
 }
 
-impl Dials {
+impl Weights {
     /// The values of a job's configurations.
     pub fn row(&self, candidate: &Candidate<'_>) -> Vec<Choice> {
         let goodputs = candidate.options.iter().map(|option| option.goodput);

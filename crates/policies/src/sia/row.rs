@@ -1,6 +1,6 @@
 //! The goodput of each configuration of one job, with the batch that gives it.
 
-use super::configurations::{Ground, Sort};
+use super::configurations::{ClusterShape, ConfigurationKind};
 use super::models::Models;
 use trainyard_framework::{JobRef, View};
 use trainyard_profile::BatchLimits;
@@ -12,7 +12,7 @@ use trainyard_types::{Config, Reason};
 /// One configuration and what it gives.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Yield {
-    pub sort: Sort,
+    pub sort: ConfigurationKind,
     /// In units of the job's own, the same for all configurations.
     pub goodput: f64,
     /// The batch over all GPUs, where it may be chosen.
@@ -21,16 +21,16 @@ pub struct Yield {
 
 /// All configurations of a job that give anything.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct Candidates {
     pub options: Vec<Yield>,
-    pub verdict: Verdict,
+    pub verdict: Eligibility,
     /// What it was made from; nothing where that cannot be told.
     pub seen: Option<Seen>,
 }
 
 /// Whether a job can run at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Eligibility {
     /// It can.
     Sound,
     /// It cannot, for this reason.
@@ -43,13 +43,14 @@ pub struct Seen {
     places: u32,
     noise: Option<u64>,
     beliefs: u64,
-    ground: Ground,
+    ground: ClusterShape,
 }
 
-impl Row {
-    fn new(options: Vec<Yield>, reason: Reason, seen: Option<Seen>) -> Row {
-        let verdict = if options.is_empty() { Verdict::Nowhere(reason) } else { Verdict::Sound };
-        Row { options, verdict, seen }
+impl Candidates {
+    fn new(options: Vec<Yield>, reason: Reason, seen: Option<Seen>) -> Candidates {
+        let verdict =
+            if options.is_empty() { Eligibility::Nowhere(reason) } else { Eligibility::Sound };
+        Candidates { options, verdict, seen }
     }
 
     /// Leaves out configurations of more than twice the GPUs on which the job was seen: nobody knows what they give.
@@ -71,7 +72,7 @@ impl Row {
 pub struct Source<'a, 'b> {
     pub job: JobRef<'a>,
     pub view: &'a View<'b>,
-    pub ground: &'a Ground,
+    pub ground: &'a ClusterShape,
     /// The most configurations of each type.
     pub most: u32,
 }
@@ -94,7 +95,7 @@ impl Source<'_, '_> {
         kinds.into_iter().any(|of| self.view.batch_limits(self.job, of.kind).is_some())
     }
 
-    fn sorts(&self) -> Vec<Sort> {
+    fn sorts(&self) -> Vec<ConfigurationKind> {
         self.ground.sorts(&self.job.spec.want, self.most)
     }
 
@@ -105,7 +106,7 @@ impl Source<'_, '_> {
     }
 
     /// By the known speeds of a job whose batch is fixed.
-    pub fn by_rates(&self) -> Row {
+    pub fn by_rates(&self) -> Candidates {
         let sorts = self.sorts();
         let reason = if sorts.is_empty() { self.too_large() } else { Reason::NoSpeed };
         let options = sorts.into_iter().filter_map(|sort| {
@@ -116,11 +117,11 @@ impl Source<'_, '_> {
             let usable = rate.is_finite() && rate > 0.0;
             usable.then_some(Yield { sort, goodput: rate, batch: None })
         });
-        Row::new(options.collect(), reason, self.seen())
+        Candidates::new(options.collect(), reason, self.seen())
     }
 
     /// By what trials tell of every configuration.
-    pub fn by_trials(&self) -> Row {
+    pub fn by_trials(&self) -> Candidates {
         self.row(|sort| {
             let of = self.ground.of(sort.kind)?;
             Some(Tried { source: self, sort, per_node: of.per_node })
@@ -128,7 +129,7 @@ impl Source<'_, '_> {
     }
 
     /// By models; a type of which nothing is known gets a first try on as little as possible.
-    pub fn by_models(&self, models: &Models) -> Row {
+    pub fn by_models(&self, models: &Models) -> Candidates {
         let mut row = self.row(|sort| models.on(sort.kind).copied());
         let least = row.options.iter().map(|option| option.goodput).reduce(f64::min);
         for sort in self.sorts() {
@@ -141,10 +142,10 @@ impl Source<'_, '_> {
                 if batch <= limits.most && limits.local_least <= limits.local_most {
                     let goodput = least.unwrap_or(1.0);
                     row.options.push(Yield { sort, goodput, batch: Some(batch) });
-                    row.verdict = Verdict::Sound;
+                    row.verdict = Eligibility::Sound;
                 } else if row.options.is_empty() {
                     let reason = Reason::NoBatch { least: batch, most: limits.most };
-                    row.verdict = Verdict::Nowhere(reason);
+                    row.verdict = Eligibility::Nowhere(reason);
                 }
             }
         }
@@ -153,7 +154,7 @@ impl Source<'_, '_> {
     }
 
     /// The best batch of every configuration of which there is a model.
-    fn row<T: IterationTime>(&self, model: impl Fn(Sort) -> Option<T>) -> Row {
+    fn row<T: IterationTime>(&self, model: impl Fn(ConfigurationKind) -> Option<T>) -> Candidates {
         let sorts = self.sorts();
         let mut reason = if sorts.is_empty() { self.too_large() } else { Reason::NoSpeed };
         let mut options = Vec::with_capacity(sorts.len());
@@ -178,13 +179,13 @@ impl Source<'_, '_> {
                 }
             }
         }
-        Row::new(options, reason, self.seen())
+        Candidates::new(options, reason, self.seen())
     }
 
     fn best<T: IterationTime>(
         &self,
         model: &T,
-        sort: Sort,
+        sort: ConfigurationKind,
         limits: &BatchLimits,
     ) -> Result<BatchChoice, NoBatch> {
         let noise = self.job.state.measured.as_ref().and_then(|measured| measured.noise);
@@ -199,7 +200,7 @@ impl Source<'_, '_> {
 /// What a trial tells of one configuration.
 struct Tried<'a, 'b, 'c> {
     source: &'a Source<'b, 'c>,
-    sort: Sort,
+    sort: ConfigurationKind,
     per_node: u32,
 }
 

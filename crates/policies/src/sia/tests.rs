@@ -1,7 +1,7 @@
 //! Placing, configurations and values on small cases.
 
-use super::configurations::{Ground, OfKind};
-use super::placing::{Floor, Need};
+use super::configurations::{ClusterShape, OfKind};
+use super::placing::{FreeMap, Need};
 use super::program::kept;
 use proptest::prelude::*;
 use trainyard_types::{GpuType, NodeId, Placement, Want};
@@ -25,7 +25,7 @@ fn words(placed: &[Option<Placement>]) -> Vec<String> {
 fn whoever_keeps_its_size_keeps_its_gpus() {
     let needs =
         [need(0, 2, on(1, 0b1100)), need(1, 4, None), need(2, 1, None), need(3, 1, on(1, 0b1))];
-    let placed = Floor::of_sizes(&[4, 4]).place(&needs);
+    let placed = FreeMap::of_sizes(&[4, 4]).place(&needs);
     // The single one goes to the fullest node that holds it.
     assert_eq!(words(&placed), ["n1[2-3]", "n0[0-3]", "n1[1]", "n1[0]"]);
 }
@@ -33,7 +33,7 @@ fn whoever_keeps_its_size_keeps_its_gpus() {
 #[test]
 fn several_nodes_are_whole_and_from_the_last_one_down() {
     let needs = [need(0, 8, None), need(1, 2, None)];
-    let placed = Floor::of_sizes(&[4, 4, 4]).place(&needs);
+    let placed = FreeMap::of_sizes(&[4, 4, 4]).place(&needs);
     assert_eq!(words(&placed), ["n1[0-3] n2[0-3]", "n0[0-1]"]);
 }
 
@@ -41,27 +41,27 @@ fn several_nodes_are_whole_and_from_the_last_one_down() {
 fn the_smallest_in_the_way_give_way() {
     // One GPU is in use on each node; four come, and the last of equals need not move.
     let needs = [need(0, 1, on(0, 0b1)), need(1, 2, on(1, 0b11)), need(2, 4, None)];
-    let placed = Floor::of_sizes(&[4, 4]).place(&needs);
+    let placed = FreeMap::of_sizes(&[4, 4]).place(&needs);
     assert_eq!(words(&placed), ["n1[2]", "n1[0-1]", "n0[0-3]"]);
 }
 
 #[test]
 fn an_odd_size_takes_whole_nodes_and_a_rest() {
     let needs = [need(0, 6, None), need(1, 2, None)];
-    let placed = Floor::of_sizes(&[4, 4]).place(&needs);
+    let placed = FreeMap::of_sizes(&[4, 4]).place(&needs);
     assert_eq!(words(&placed), ["n0[0-1] n1[0-3]", "n0[2-3]"]);
 }
 
 #[test]
 fn what_cannot_be_placed_is_left_and_the_rest_stays() {
     let needs = [need(0, 3, on(0, 0b111)), need(1, 3, on(1, 0b111)), need(2, 2, None)];
-    let placed = Floor::of_sizes(&[4, 4]).place(&needs);
+    let placed = FreeMap::of_sizes(&[4, 4]).place(&needs);
     assert_eq!(words(&placed), ["n0[0-2]", "n1[0-2]", "-"]);
 }
 
 fn sizes(want: &Want) -> Vec<u32> {
     let of = OfKind { kind: GpuType(0), per_node: 4, nodes: 3, gpus: 12 };
-    Ground { kinds: vec![of] }.sorts(want, 64).iter().map(|sort| sort.gpus).collect()
+    ClusterShape { kinds: vec![of] }.sorts(want, 64).iter().map(|sort| sort.gpus).collect()
 }
 
 #[test]
@@ -103,7 +103,7 @@ proptest! {
                 needs.push(need(needs.len(), gpus, None));
             }
         }
-        let first = Floor::of_sizes(&sizes).place(&needs);
+        let first = FreeMap::of_sizes(&sizes).place(&needs);
         prop_assert!(first.iter().all(Option::is_some), "{:?}", words(&first));
         // Some keep what they have, others come anew in another order of sizes.
         let mut again: Vec<Need> = needs.clone();
@@ -111,7 +111,7 @@ proptest! {
         for (at, one) in again.iter_mut().enumerate() {
             one.current = if kept[at] { first[one.index].clone() } else { None };
         }
-        let second = Floor::of_sizes(&sizes).place(&again);
+        let second = FreeMap::of_sizes(&sizes).place(&again);
         prop_assert!(second.iter().all(Option::is_some), "{:?}", words(&second));
         for (at, placement) in second.iter().enumerate() {
             let placement = placement.as_ref().expect("placed");

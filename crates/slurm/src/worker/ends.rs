@@ -3,7 +3,7 @@
 use super::{Key, Worker};
 use crate::decide::{self, Known};
 use crate::folder::{self, Written};
-use crate::ledger::{Course, Stage};
+use crate::ledger::{PersistedRun, Stage};
 use std::time::Instant;
 use trainyard_backend::{Exit, Report};
 use trainyard_types::{Attempt, JobId};
@@ -80,7 +80,7 @@ impl Worker {
         }
     }
 
-    fn why_not_started(&self, job: JobId, course: &Course) -> String {
+    fn why_not_started(&self, job: JobId, course: &PersistedRun) -> String {
         let slurm = self.runs.get(&job).and_then(|run| run.slurm.as_deref());
         let said = slurm.map_or_else(String::new, |slurm| {
             format!(" (state {}, reason {}, exit {:?})", slurm.state, slurm.reason, slurm.exit)
@@ -114,7 +114,7 @@ impl Worker {
 
     /// Whether Slurm itself asked an attempt to stop, for a job of others or because we made it. Its time limit counts
     /// for those who saved alone, as below.
-    fn was_asked_by_slurm(&self, course: &Course, key: Key, exit: &Exit) -> bool {
+    fn was_asked_by_slurm(&self, course: &PersistedRun, key: Key, exit: &Exit) -> bool {
         let kill_at = self.runs.get(&key.0).and_then(|run| run.kill_at);
         let overdue = kill_at.is_some_and(|at| Instant::now() >= at);
         let asked = || self.folder(key).script_exit().is_some_and(|script| script.asked);
@@ -134,7 +134,7 @@ impl Worker {
     }
 
     /// How an attempt ended whose script could not say.
-    fn exit_by_state(&self, key: Key, course: &Course) -> Exit {
+    fn exit_by_state(&self, key: Key, course: &PersistedRun) -> Exit {
         let told = self.exit_by_files(key);
         let run = self.runs.get(&key.0);
         let slurm = run.and_then(|run| run.slurm.as_deref());

@@ -3,7 +3,7 @@
 use super::{Key, Run, Worker};
 use crate::adopt;
 use crate::decide::Known;
-use crate::ledger::{Course, Entry, Stage};
+use crate::ledger::{Entry, PersistedRun, Stage};
 use crate::script;
 use std::time::{Duration, Instant};
 use trainyard_api::wire::ToJob;
@@ -75,8 +75,14 @@ impl Worker {
         entry.withdrawn = false;
         entry.order = order;
         let stage = Stage::Wanted;
-        entry.attempt =
-            Some(Course { attempt, stage, tries: 0, stop: None, started: false, forgotten: 0 });
+        entry.attempt = Some(PersistedRun {
+            attempt,
+            stage,
+            tries: 0,
+            stop: None,
+            started: false,
+            forgotten: 0,
+        });
         if let Some(run) = self.runs.get_mut(&job) {
             (run.written, run.ear) = Default::default();
             (run.stop_told, run.kill_at, run.released) = (false, None, None);
@@ -156,9 +162,9 @@ impl Worker {
         self.look_soon();
     }
 
-    pub(super) fn take_stock(&mut self) -> Vec<Found> {
+    pub(super) fn list_attempts(&mut self) -> Vec<Found> {
         let mut found = Vec::new();
-        let keys: Vec<(JobId, Course)> = (self.ledger.entries.iter())
+        let keys: Vec<(JobId, PersistedRun)> = (self.ledger.entries.iter())
             .filter_map(|(job, entry)| Some((*job, entry.attempt.clone()?)))
             .collect();
         for (job, course) in keys {

@@ -92,7 +92,7 @@ impl Arm for SlurmArm<'_> {
         self.evidence.open_gate(job);
     }
 
-    fn desk(&self) -> Option<&Path> {
+    fn evidence_folder(&self) -> Option<&Path> {
         Some(self.evidence.folder())
     }
 

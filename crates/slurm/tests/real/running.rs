@@ -153,7 +153,7 @@ fn a_daemon_that_was_away_finds_everything_again_even_without_slurmctld() {
     let options =
         trainyard_slurm::SlurmOptions::new(&yard.run_dir, trainyard_slurm::Inventory::default());
     let mut yard = Yard::on(&cluster, options);
-    let found = yard.backend().take_stock();
+    let found = yard.backend().list_attempts();
     assert!(matches!(found[..], [Found::Running { started: true, .. }]), "{found:?}");
     yard.until("trouble", |report| match report {
         Report::Trouble(Some(what)) => what.contains("since").then_some(()),

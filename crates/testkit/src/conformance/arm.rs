@@ -37,7 +37,7 @@ pub trait Arm {
     fn open_gate(&mut self, job: JobId);
 
     /// Where the evidence of scripts is kept; nothing where there are no scripts.
-    fn desk(&self) -> Option<&std::path::Path>;
+    fn evidence_folder(&self) -> Option<&std::path::Path>;
 
     /// What is still there of jobs after everything was forgotten and withdrawn, in words.
     fn leftovers(&mut self) -> Vec<String>;

@@ -76,7 +76,7 @@ impl<'a> Play<'a> {
     ) -> LaunchOrder {
         let (node, gpu_type) = self.arm.node();
         let nowhere = Path::new("/nonexistent");
-        let desk = self.arm.desk().unwrap_or(nowhere).to_path_buf();
+        let desk = self.arm.evidence_folder().unwrap_or(nowhere).to_path_buf();
         let mut order = order(id, conduct, (&node, &gpu_type), gpus, &desk);
         change(&mut order);
         if self.arm.backend().wants_announcements() {
@@ -103,7 +103,7 @@ impl<'a> Play<'a> {
 
     /// What the backend says it knows, by attempt.
     pub fn stock(&mut self) -> BTreeMap<Id, Found> {
-        let found = self.arm.backend().take_stock();
+        let found = self.arm.backend().list_attempts();
         let by_id = |found: Found| match found {
             Found::Running { job, attempt, .. } | Found::Ended { job, attempt, .. } => {
                 ((job, attempt), found)

@@ -79,8 +79,8 @@ impl Backend for Handle {
         self.yard().machine.forget((job, attempt));
     }
 
-    fn take_stock(&mut self) -> Vec<Found> {
-        self.yard().machine.take_stock()
+    fn list_attempts(&mut self) -> Vec<Found> {
+        self.yard().machine.list_attempts()
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -158,7 +158,7 @@ impl Arm for Simulated {
 
     fn is_ready(&self, (job, attempt): (JobId, Attempt)) -> bool {
         let mut yard = self.handle.yard();
-        let found = yard.machine.take_stock();
+        let found = yard.machine.list_attempts();
         found.contains(&Found::Running { job, attempt, started: true })
     }
 
@@ -172,7 +172,7 @@ impl Arm for Simulated {
         yard.machine.open_gate(now, job);
     }
 
-    fn desk(&self) -> Option<&std::path::Path> {
+    fn evidence_folder(&self) -> Option<&std::path::Path> {
         None
     }
 

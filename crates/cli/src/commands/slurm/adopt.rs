@@ -15,7 +15,7 @@ pub fn run(args: &AdoptArgs, output: &Output) -> Result<(), Failure> {
     let calls = calls(&args.client)?;
     let seen = Lookout::new(&calls).jobs().map_err(|error| refused(&error))?;
     let taking = Taking { tenant: args.tenant.clone(), preemptible: args.preemptible };
-    let client = if args.dry_run { None } else { Some(Client::open(&args.asking)?) };
+    let client = if args.dry_run { None } else { Some(Client::open(&args.connection)?) };
     let mut all = Vec::new();
     for id in &args.jobs {
         if !seen.rows.iter().any(|job| job.id == *id) {
@@ -35,7 +35,7 @@ pub fn run(args: &AdoptArgs, output: &Output) -> Result<(), Failure> {
     if all.is_empty() {
         return output.print("no job waits in Slurm that could be taken over\n");
     }
-    show(&all, args.asking.json, output)?;
+    show(&all, args.connection.json, output)?;
     let left = all.iter().filter(|one| !one.done).count();
     // Whoever names a job wants that job; whoever asks for all wants those that can be.
     match left > 0 && !args.all_pending && !args.dry_run {

@@ -1,6 +1,6 @@
 //! `trainyard slurm shadow`: what other policies would have made of the jobs that a live Slurm ran.
 
-use super::happened::happened;
+use super::observed_run::happened;
 use super::rebuilt::{Assumed, Counts, Rebuilt, rebuild};
 use super::verdict::{self, Verdict};
 use super::watch::watch;

@@ -24,7 +24,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use trainyard_daemon::desk::Act;
+use trainyard_daemon::service::Act;
 
 /// Looks that may be missed before it is said.
 const MISSED_LOOKS: f64 = 3.0;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use trainyard_api::Code;
 use trainyard_api::answer::{EventRow, FairRow, JobDetail, JobRow, NodeRow, Status};
 use trainyard_api::forecast::EtaAnswer;
-use trainyard_daemon::desk::{Act, LogChunk};
+use trainyard_daemon::service::{Act, LogChunk};
 
 /// Jobs in one answer; the daemon gives no more.
 const PAGE: usize = 10_000;

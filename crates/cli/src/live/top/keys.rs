@@ -4,7 +4,7 @@ use super::fetch::Errand;
 use super::rows;
 use super::state::{Mode, Screen, View};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use trainyard_daemon::desk::Act;
+use trainyard_daemon::service::Act;
 
 /// All keys, as the help shows them.
 pub const KEYS: &[(&str, &str)] = &[

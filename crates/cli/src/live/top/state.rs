@@ -6,7 +6,7 @@ use super::rows;
 use clap::ValueEnum;
 use trainyard_api::answer::{JobRow, NodeRow};
 use trainyard_daemon::access::{self, Caller, Right, Role};
-use trainyard_daemon::desk::Act;
+use trainyard_daemon::service::Act;
 
 /// What a screen shows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]

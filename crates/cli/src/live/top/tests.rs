@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use trainyard_api::answer::{EventRow, FairRow, Holding, JobDetail, JobRow, NodeRow, QueueState};
 use trainyard_api::forecast::{EtaAnswer, Expected};
-use trainyard_daemon::desk::Act;
+use trainyard_daemon::service::Act;
 use trainyard_report::table::Ink;
 
 const NOW: f64 = 1_700_000_000.0;

@@ -9,7 +9,7 @@ use trainyard_types::{Attempt, End, Job, JobId, JobState, Phase, Time};
 
 /// What must survive a restart, of one job that is not over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct SavedState {
     /// What has happened to it; what it should hold by the plan is left out, for a plan is made anew.
     pub state: JobState,
     /// Set aside by its user.
@@ -31,10 +31,10 @@ pub struct Kept {
 
 impl Engine {
     /// What must survive a restart, of one job.
-    pub fn kept(&self, job: JobId) -> Option<Kept> {
+    pub fn kept(&self, job: JobId) -> Option<SavedState> {
         let live = self.state.live(job)?;
         let block = self.blocked.get(&job);
-        Some(Kept {
+        Some(SavedState {
             state: JobState { planned: None, ..live.state.clone() },
             by_user: block.is_some_and(|block| block.by_user),
             throttled: block.is_some_and(|block| block.throttled),
@@ -59,7 +59,7 @@ impl Engine {
     pub fn restore(
         &mut self,
         at: Time,
-        jobs: Vec<(Arc<Job>, Kept)>,
+        jobs: Vec<(Arc<Job>, SavedState)>,
         ends: &[(JobId, End)],
         usage: &[Usage],
     ) {
@@ -106,7 +106,7 @@ impl Engine {
         }
     }
 
-    fn put_back(&mut self, at: Time, job: Arc<Job>, kept: Kept) {
+    fn put_back(&mut self, at: Time, job: Arc<Job>, kept: SavedState) {
         let id = job.id;
         self.make_room(id);
         // As at its submission; one that runs has the sizes that it was launched with.

@@ -1,4 +1,4 @@
-//! What the rim may ask of the daemon. Rights are checked behind the desk; whoever stands before it says who asks.
+//! What the rim may ask of the daemon. Rights are checked behind the service; whoever stands before it says who asks.
 
 use crate::access::{Caller, Role};
 use crate::frame::BoardView;
@@ -154,7 +154,7 @@ pub struct Stale {
 }
 
 /// The daemon as the rim sees it.
-pub trait Desk: Send + Sync + 'static {
+pub trait Service: Send + Sync + 'static {
     /// Takes jobs on; they are on disk when it answers.
     fn submit(&self, caller: Caller, request: SubmitRequest) -> Reply<'_, Submitted>;
     /// Says what a submission would lead to.
@@ -220,7 +220,7 @@ pub trait Desk: Send + Sync + 'static {
     fn drop_token(&self, caller: Caller, name: String) -> Reply<'_, ()>;
     /// Whose requests a token makes, by the digest of its secret; nothing for one that is unknown or over.
     fn whose(&self, digest: String) -> Reply<'_, Option<TokenInfo>>;
-    /// Writes down that something was refused before it came to the desk.
+    /// Writes down that something was refused before it came to the service.
     fn refused(&self, user: String, action: String, target: String);
     /// What changed since `since`, everything where that is not known; waits up to `wait_seconds` for a change.
     fn board(&self, caller: Caller, since: Option<u64>, wait_seconds: f64) -> Reply<'_, BoardView>;

@@ -1,34 +1,34 @@
-//! The desk: changes go to the loop, looks to a frozen moment, the past to the store.
+//! The service: changes go to the loop, looks to a frozen moment, the past to the store.
 //!
 //! - `asking`: changes, and what must be looked up before the loop is asked.
 //! - `looking`: jobs, logs, events, use.
-//! - `foretelling`: what is expected, and what another policy would make of it.
+//! - `forecasting`: what is expected, and what another policy would make of it.
 //! - `planning`: a dry run of the policy.
 //! - `showing`: what changed since somebody last looked, and who ran where.
 
 mod asking;
-mod foretelling;
+mod forecasting;
 mod looking;
 mod planning;
 mod showing;
 
 pub use asking::label;
-pub use foretelling::{CONFIDENCE, POLICIES_MAX};
+pub use forecasting::{CONFIDENCE, POLICIES_MAX};
 
 use crate::access::{self, Caller, Right};
 use crate::clock::wall_micros;
 use crate::core::{Ask, Said};
-use crate::desk::{
-    AcctRequest, Act, Desk, JobFilter, LogChunk, LogRequest, NewToken, NodeAct, PolicyRequest,
-    Reply, Stale, TokenInfo,
-};
 use crate::forecaster::Forecaster;
 use crate::frame::BoardView;
 use crate::host::{Message, Shared};
 use crate::policy_worker::PolicyFactory;
 use crate::recorder::RecordReader;
-use crate::seen::Seen;
-use foretelling::Foreteller;
+use crate::seen::DaemonSnapshot;
+use crate::service::{
+    AcctRequest, Act, JobFilter, LogChunk, LogRequest, NewToken, NodeAct, PolicyRequest, Reply,
+    Service, Stale, TokenInfo,
+};
+use forecasting::ForecastCache;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -50,9 +50,9 @@ const LOOK_WAIT: Duration = Duration::from_secs(2);
 /// Readers that are kept open.
 const READERS_KEPT: usize = 16;
 
-/// The desk of a running host.
+/// The service of a running host.
 #[derive(Clone)]
-pub struct Front(Arc<Parts>);
+pub struct ServiceImpl(Arc<Parts>);
 
 struct Parts {
     messages: Sender<Message>,
@@ -62,20 +62,20 @@ struct Parts {
     store: PathBuf,
     run_dir: PathBuf,
     readers: Mutex<Vec<Reader>>,
-    foreteller: Option<Foreteller>,
+    forecast_cache: Option<ForecastCache>,
     showing: tokio::sync::Mutex<showing::Showing>,
 }
 
-impl Front {
-    /// The desk of a host whose store is at `store` and whose attempts are in `run_dir`.
+impl ServiceImpl {
+    /// The service of a host whose store is at `store` and whose attempts are in `run_dir`.
     pub fn new(
         host: &crate::host::Running,
         factory: PolicyFactory,
         store: PathBuf,
         run_dir: PathBuf,
-    ) -> Front {
-        Front(Arc::new(Parts {
-            foreteller: None,
+    ) -> ServiceImpl {
+        ServiceImpl(Arc::new(Parts {
+            forecast_cache: None,
             messages: host.messages.clone(),
             shared: Arc::clone(&host.shared),
             record: host.record.clone(),
@@ -90,10 +90,10 @@ impl Front {
     /// The same with forecasts.
     ///
     /// # Panics
-    /// When the desk is shared already.
-    pub fn with_forecasts(mut self, forecaster: Arc<dyn Forecaster>) -> Front {
+    /// When the service is shared already.
+    pub fn with_forecasts(mut self, forecaster: Arc<dyn Forecaster>) -> ServiceImpl {
         let parts = Arc::get_mut(&mut self.0).expect("forecasts come before anybody is served");
-        parts.foreteller = Some(Foreteller::new(forecaster));
+        parts.forecast_cache = Some(ForecastCache::new(forecaster));
         self
     }
 
@@ -106,7 +106,7 @@ impl Front {
     }
 
     /// The daemon as it is now.
-    async fn look(&self) -> Result<Arc<Seen>, Problem> {
+    async fn look(&self) -> Result<Arc<DaemonSnapshot>, Problem> {
         if let Some(seen) = self.shared().fresh() {
             return Ok(seen);
         }
@@ -158,7 +158,7 @@ fn lost() -> Problem {
     Problem::new(Code::Internal, "a thread was lost; try again")
 }
 
-impl Desk for Front {
+impl Service for ServiceImpl {
     fn submit(&self, caller: Caller, request: SubmitRequest) -> Reply<'_, Submitted> {
         Box::pin(self.take_submission(caller, request))
     }

@@ -1,9 +1,9 @@
 //! A dry run: what the policy would decide if a submission came now.
 
-use super::{Front, lost};
+use super::{ServiceImpl, lost};
 use crate::access::{self, Caller, Right};
 use crate::host::{Drafted, Message};
-use crate::seen::{Seen, forecast};
+use crate::seen::{DaemonSnapshot, forecast};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use trainyard_api::answer::{PlanAnswer, PlanRow, SubmitRequest};
@@ -12,7 +12,7 @@ use trainyard_engine::{DecisionRequest, PolicyOutcome};
 use trainyard_framework::{Live, Snapshot, State, Usage};
 use trainyard_types::{Decision, Job, JobId, JobState, Phase, Reason, TenantId, Verdict};
 
-impl Front {
+impl ServiceImpl {
     pub(super) async fn take_plan(
         &self,
         caller: Caller,
@@ -68,7 +68,7 @@ fn row(
     name: String,
     job: &Job,
     (decision, moved): (&Decision, &[JobId]),
-    seen: &Seen,
+    seen: &DaemonSnapshot,
     state: &State,
 ) -> PlanRow {
     let now = seen.snapshot.now;
@@ -124,7 +124,7 @@ fn row(
 }
 
 /// Jobs that would lose what they hold.
-fn moved(decision: &Decision, seen: &Seen) -> Vec<JobId> {
+fn moved(decision: &Decision, seen: &DaemonSnapshot) -> Vec<JobId> {
     let changes = decision.changes.iter().filter(|change| {
         let held = seen.snapshot.state.live(change.job).and_then(|live| live.state.held.as_ref());
         held.is_some_and(|held| change.to.as_ref().is_none_or(|to| !to.same_place(held)))
@@ -133,7 +133,7 @@ fn moved(decision: &Decision, seen: &Seen) -> Vec<JobId> {
 }
 
 /// What the policy would be asked if the jobs were submitted now. Those that may not run yet are left out.
-fn request(jobs: &[(Job, String)], seen: &Seen) -> DecisionRequest {
+fn request(jobs: &[(Job, String)], seen: &DaemonSnapshot) -> DecisionRequest {
     let mut state = State::clone(&seen.snapshot.state);
     for (job, tenant) in jobs {
         let mut job = job.clone();

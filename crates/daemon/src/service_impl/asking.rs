@@ -1,11 +1,11 @@
 //! Changes, and what must be looked up before the loop is asked.
 
-use super::{Front, ending, lost};
+use super::{ServiceImpl, ending, lost};
 use crate::access::{self, Caller, Right};
 use crate::core::{Ask, Said, TrialAsked, over_already};
-use crate::desk::{NewToken, PolicyRequest, TokenInfo};
 use crate::host::{Message, Refusal};
-use crate::words;
+use crate::messages;
+use crate::service::{NewToken, PolicyRequest, TokenInfo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -30,7 +30,7 @@ pub fn label(request: &PolicyRequest) -> String {
     label
 }
 
-impl Front {
+impl ServiceImpl {
     /// Asks the loop for a change, again where something else got in between.
     pub(super) async fn ask(
         &self,
@@ -111,7 +111,7 @@ impl Front {
             let mut ends = BTreeMap::new();
             for job in after {
                 let end = reader.end_of(job)?;
-                ends.extend(end.as_deref().and_then(words::end_named).map(|end| (job, end)));
+                ends.extend(end.as_deref().and_then(messages::end_named).map(|end| (job, end)));
             }
             Ok((known, ends))
         })

@@ -1,6 +1,6 @@
 //! What changed since somebody last looked, and who ran where.
 
-use super::{Front, lost};
+use super::{ServiceImpl, lost};
 use crate::access::{self, Caller, Right};
 use crate::board::{Board, ENDED_KEPT};
 use crate::clock::wall_micros;
@@ -86,7 +86,7 @@ impl Showing {
     }
 }
 
-impl Front {
+impl ServiceImpl {
     pub(super) async fn show(
         &self,
         caller: Caller,

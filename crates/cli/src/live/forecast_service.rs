@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use trainyard_api::forecast::WhatIfRow;
-use trainyard_daemon::forecaster::{Around, Ended, Eta, Forecaster, Foresight, GoesOn};
+use trainyard_daemon::forecaster::{Ended, Eta, Forecast, Forecaster, GoesOn, Interval};
 use trainyard_daemon::policy_worker::PolicyFactory;
 use trainyard_engine::Engine;
 use trainyard_forecast::ledger::estimates;
@@ -16,16 +16,16 @@ use trainyard_framework::Pipeline;
 use trainyard_types::{JobId, Span, Time};
 
 /// Looks into the future with the simulator, and learns how far it was off.
-pub struct Oracle {
+pub struct ForecastService {
     factory: PolicyFactory,
     ledger: Arc<Mutex<Ledger>>,
 }
 
-impl Oracle {
+impl ForecastService {
     /// With what was learnt before, if that can be read; what cannot is learnt again.
-    pub fn new(factory: PolicyFactory, kept: Option<&str>) -> Oracle {
+    pub fn new(factory: PolicyFactory, kept: Option<&str>) -> ForecastService {
         let ledger = kept.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        Oracle { factory, ledger: Arc::new(Mutex::new(ledger)) }
+        ForecastService { factory, ledger: Arc::new(Mutex::new(ledger)) }
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -46,13 +46,13 @@ fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
     ledger.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-impl Forecaster for Oracle {
+impl Forecaster for ForecastService {
     fn foresee(
         &self,
         fork: Engine,
         policy: &str,
         goes_on: GoesOn<'_>,
-    ) -> Result<Arc<dyn Foresight>, String> {
+    ) -> Result<Arc<dyn Forecast>, String> {
         let pipeline = self.build(policy)?;
         let sizes = Sizes::new(&fork, &self.past());
         let foreseen =
@@ -229,12 +229,12 @@ impl Told {
     }
 }
 
-fn around(intervals: &Intervals, class: Class, seconds: f64) -> (Around, usize) {
+fn around(intervals: &Intervals, class: Class, seconds: f64) -> (Interval, usize) {
     let ((low, high), likely, count) = intervals.with_middle(class, seconds);
-    (Around { low, likely, high }, count)
+    (Interval { low, likely, high }, count)
 }
 
-impl Foresight for Told {
+impl Forecast for Told {
     fn etas(&self, jobs: &[JobId], confidence: f64) -> Vec<Eta> {
         let intervals = self.intervals(confidence);
         let find = |job: &JobId| self.jobs.binary_search_by_key(job, |one| one.job).ok();

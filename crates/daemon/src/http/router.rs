@@ -8,8 +8,8 @@ use super::reply::{Answer, Beside, Refusal};
 use super::route::{Call, ROUTES, Route, Verb};
 use super::{input, origin, page, secret};
 use crate::access::Caller;
-use crate::desk::Desk;
 use crate::metrics::Metrics;
+use crate::service::Service;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::RawPathParamsRejection;
@@ -34,7 +34,7 @@ const ROOM_UNIT: usize = 1 << 10;
 /// Everything the rim has.
 pub struct Rim {
     /// Whoever answers.
-    pub desk: Arc<dyn Desk>,
+    pub service: Arc<dyn Service>,
     /// How much is taken.
     pub limits: Limits,
     /// The Unix users of this machine.
@@ -53,14 +53,14 @@ pub struct Rim {
 impl Rim {
     /// By the options.
     pub fn new(
-        desk: Arc<dyn Desk>,
+        service: Arc<dyn Service>,
         options: &HttpOptions,
         page: Option<String>,
         stopping: watch::Receiver<bool>,
     ) -> Result<Rim, ServeError> {
         let limits = options.limits.clone();
         Ok(Rim {
-            desk,
+            service,
             users: Arc::new(Users::new(options)?),
             page,
             stopping,
@@ -144,7 +144,7 @@ async fn answer(
             refusal.into_response()
         }
     };
-    if let Some(stale) = rim.desk.stale() {
+    if let Some(stale) = rim.service.stale() {
         // Whoever reads only lists must know that they are old.
         let told = format!("since={:.3}, as-of={:.3}", stale.since, stale.as_of);
         if let Ok(told) = HeaderValue::from_str(&told) {
@@ -244,10 +244,10 @@ async fn authenticate(
     let digest = secret::digest(token);
     let who = Who::token(&digest);
     let info = match secret::is_formed(token) {
-        true => rim.desk.whose(digest).await?,
+        true => rim.service.whose(digest).await?,
         false => None,
     };
-    // The desk gives none that is over; a clock read here costs nothing and makes sure.
+    // The service gives none that is over; a clock read here costs nothing and makes sure.
     let good = info.filter(|info| info.expires.is_none_or(|end| unix_time() < end));
     let Some(info) = good else {
         let detail = "the token is not known here or has expired: ask an admin for a new one";
@@ -262,7 +262,7 @@ fn refuse(rim: &Rim, peer: &Peer, head: &request::Parts, user: &str, refusal: Re
         return Refusal::too_many(wait, "refused requests");
     }
     let action = format!("{} {}", head.method, input::cut(head.uri.path()));
-    rim.desk.refused(user.to_owned(), action, peer.label());
+    rim.service.refused(user.to_owned(), action, peer.label());
     refusal
 }
 

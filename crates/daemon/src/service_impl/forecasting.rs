@@ -3,14 +3,14 @@
 //! Runs have threads of their own. The loop only makes a fork, which costs what a look costs, so that decisions never
 //! wait. A policy that hangs in a run is left to itself when its time is up, and only so many may be.
 
-use super::{Front, damaged, ending, lock};
+use super::{ServiceImpl, damaged, ending, lock};
 use crate::access::{self, Caller, Right};
 use crate::core::over_already;
-use crate::forecaster::{Ended, Forecaster, Foresight, GoesOn};
+use crate::forecaster::{Ended, Forecast, Forecaster, GoesOn};
 use crate::host::{Message, Moment};
-use crate::record::{Course, Submission, Unit};
-use crate::seen::Seen;
-use crate::words;
+use crate::messages;
+use crate::record::{PersistedRun, Submission, Unit};
+use crate::seen::DaemonSnapshot;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -44,9 +44,9 @@ const KEEP_EVERY: Duration = Duration::from_secs(60);
 const ON_ITS_OWN_EVERY: Duration = Duration::from_secs(60);
 
 /// Whoever looks into the future, and what it saw last.
-pub(super) struct Foreteller {
+pub(super) struct ForecastCache {
     forecaster: Arc<dyn Forecaster>,
-    newest: Mutex<Option<Arc<Foretold>>>,
+    newest: Mutex<Option<Arc<Forecasted>>>,
     /// One forecast at a time.
     turn: tokio::sync::Mutex<()>,
     runs: Arc<Semaphore>,
@@ -54,9 +54,9 @@ pub(super) struct Foreteller {
     kept_at: Mutex<Instant>,
 }
 
-impl Foreteller {
-    pub(super) fn new(forecaster: Arc<dyn Forecaster>) -> Foreteller {
-        Foreteller {
+impl ForecastCache {
+    pub(super) fn new(forecaster: Arc<dyn Forecaster>) -> ForecastCache {
+        ForecastCache {
             forecaster,
             newest: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
@@ -68,21 +68,21 @@ impl Foreteller {
 }
 
 /// A forecast and the moment it is of.
-struct Foretold {
-    seen: Arc<Seen>,
-    foresight: Arc<dyn Foresight>,
+struct Forecasted {
+    seen: Arc<DaemonSnapshot>,
+    forecast: Arc<dyn Forecast>,
     made: Instant,
     took: Duration,
 }
 
-impl Foretold {
+impl Forecasted {
     fn answers(&self, jobs: &[JobId], confidence: f64) -> Vec<EtaAnswer> {
         let state = &self.seen.snapshot.state;
         let now = self.seen.unix(self.seen.snapshot.now);
-        let etas = self.foresight.etas(jobs, confidence);
+        let etas = self.forecast.etas(jobs, confidence);
         let answer = |eta: crate::forecaster::Eta| {
             let live = state.live(eta.job)?;
-            let expected = |around: crate::forecaster::Around| Expected {
+            let expected = |around: crate::forecaster::Interval| Expected {
                 low: now + around.low,
                 likely: now + around.likely,
                 high: now + around.high,
@@ -92,7 +92,7 @@ impl Foretold {
             let started = started.map(|at| Expected { low: at, likely: at, high: at });
             Some(EtaAnswer {
                 job: eta.job.0,
-                state: words::state(live.state.phase),
+                state: messages::state(live.state.phase),
                 starts: started.or(eta.starts.map(expected)),
                 ends: eta.ends.map(expected),
                 confidence,
@@ -103,7 +103,7 @@ impl Foretold {
     }
 }
 
-impl Front {
+impl ServiceImpl {
     pub(super) async fn expect_one(
         &self,
         caller: Caller,
@@ -115,7 +115,7 @@ impl Front {
         // A forecast that is shown for a while may still know a job that is over.
         let (row, _) = self.row(job).await?;
         if row.state.is_over() {
-            return Err(over_already(JobId(job), &words::name_of_state(row.state)));
+            return Err(over_already(JobId(job), &messages::name_of_state(row.state)));
         }
         let told = self.foretold(Some(JobId(job))).await?;
         let just_now =
@@ -144,7 +144,7 @@ impl Front {
         access::check(&caller, Right::Look, None)?;
         let begun = Instant::now();
         let horizon = horizon(&request)?;
-        let foreteller = self.foreteller()?;
+        let forecast_cache = self.forecast_cache()?;
         let Moment { seen, fork } = self.fork().await?;
         let labels = self.labels(&request, &seen.policy)?;
         let runs = labels.iter().map(|label| {
@@ -154,7 +154,7 @@ impl Front {
                 fork.reset_failures();
             }
             async move {
-                let _room = foreteller.runs.acquire().await;
+                let _room = forecast_cache.runs.acquire().await;
                 let name = label.clone();
                 let led = self.lead(move |forecaster, goes_on| {
                     forecaster.compare(fork, &label, horizon, goes_on)
@@ -198,10 +198,10 @@ impl Front {
         Ok(labels)
     }
 
-    fn foreteller(&self) -> Result<&Foreteller, Problem> {
+    fn forecast_cache(&self) -> Result<&ForecastCache, Problem> {
         let missing =
             || Problem::new(Code::Infeasible, "this daemon was started without forecasts");
-        self.0.foreteller.as_ref().ok_or_else(missing)
+        self.0.forecast_cache.as_ref().ok_or_else(missing)
     }
 
     /// Forecasts now and then though nobody asks: only what was expected can turn out right or wrong.
@@ -216,30 +216,30 @@ impl Front {
     }
 
     /// A forecast that is new enough, and that has seen a job if one is named.
-    async fn foretold(&self, job: Option<JobId>) -> Result<Arc<Foretold>, Problem> {
-        let foreteller = self.foreteller()?;
-        if let Some(told) = self.fresh_forecast(foreteller, job) {
+    async fn foretold(&self, job: Option<JobId>) -> Result<Arc<Forecasted>, Problem> {
+        let forecast_cache = self.forecast_cache()?;
+        if let Some(told) = self.fresh_forecast(forecast_cache, job) {
             return Ok(told);
         }
-        let _turn = foreteller.turn.lock().await;
+        let _turn = forecast_cache.turn.lock().await;
         // Whoever had the turn before may have made it.
-        if let Some(told) = self.fresh_forecast(foreteller, job) {
+        if let Some(told) = self.fresh_forecast(forecast_cache, job) {
             return Ok(told);
         }
         let begun = Instant::now();
         let Moment { seen, fork } = self.fork().await?;
-        self.learn(foreteller, &seen).await?;
+        self.learn(forecast_cache, &seen).await?;
         let policy = seen.policy.clone();
         let led = self.lead(move |forecaster, goes_on| forecaster.foresee(fork, &policy, goes_on));
-        let foresight = led.await?.map_err(|why| Problem::new(Code::Internal, why))?;
+        let forecast = led.await?.map_err(|why| Problem::new(Code::Internal, why))?;
         let (made, took) = (Instant::now(), begun.elapsed());
-        let told = Arc::new(Foretold { seen, foresight, made, took });
-        *lock(&foreteller.newest) = Some(Arc::clone(&told));
-        self.keep(foreteller);
+        let told = Arc::new(Forecasted { seen, forecast, made, took });
+        *lock(&forecast_cache.newest) = Some(Arc::clone(&told));
+        self.keep(forecast_cache);
         Ok(told)
     }
 
-    fn fresh_forecast(&self, of: &Foreteller, job: Option<JobId>) -> Option<Arc<Foretold>> {
+    fn fresh_forecast(&self, of: &ForecastCache, job: Option<JobId>) -> Option<Arc<Forecasted>> {
         let told = lock(&of.newest).clone()?;
         let age = told.made.elapsed();
         let quiet = told.seen.turn == self.shared().turn() && age < FRESH_WHILE_QUIET;
@@ -260,15 +260,15 @@ impl Front {
         &self,
         run: impl FnOnce(&dyn Forecaster, GoesOn<'_>) -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        let foreteller = self.foreteller()?;
-        let abandoned = Arc::clone(&foreteller.abandoned);
+        let forecast_cache = self.forecast_cache()?;
+        let abandoned = Arc::clone(&forecast_cache.abandoned);
         if abandoned.load(Ordering::SeqCst) >= ABANDONED_MAX {
             let detail = format!(
                 "{ABANDONED_MAX} runs of policies do not come back; no more are begun until one does"
             );
             return Err(Problem::new(Code::TooMany, detail));
         }
-        let forecaster = Arc::clone(&foreteller.forecaster);
+        let forecaster = Arc::clone(&forecast_cache.forecaster);
         let (reply, mut answer) = oneshot::channel();
         let thread = std::thread::Builder::new().name("forecast".to_owned()).spawn(move || {
             let deadline = Instant::now() + RUN_MAX;
@@ -286,10 +286,10 @@ impl Front {
             Ok(led) => led.ok().flatten().ok_or_else(panicked),
             Err(_) => {
                 // Counted before it can find out that nobody waits.
-                foreteller.abandoned.fetch_add(1, Ordering::SeqCst);
+                forecast_cache.abandoned.fetch_add(1, Ordering::SeqCst);
                 answer.close();
                 if let Ok(Some(led)) = answer.try_recv() {
-                    foreteller.abandoned.fetch_sub(1, Ordering::SeqCst);
+                    forecast_cache.abandoned.fetch_sub(1, Ordering::SeqCst);
                     return Ok(led);
                 }
                 let seconds = (RUN_MAX + PATIENCE).as_secs();
@@ -300,9 +300,13 @@ impl Front {
     }
 
     /// Tells the forecaster of jobs that are over since the last time.
-    async fn learn(&self, foreteller: &Foreteller, seen: &Seen) -> Result<(), Problem> {
+    async fn learn(
+        &self,
+        forecast_cache: &ForecastCache,
+        seen: &DaemonSnapshot,
+    ) -> Result<(), Problem> {
         let mut over = self.shared().take_ended();
-        let awaited = foreteller.forecaster.awaited().into_iter();
+        let awaited = forecast_cache.forecaster.awaited().into_iter();
         // Those that ended while nobody looked, such as between two starts.
         over.extend(awaited.filter(|job| !seen.records.contains_key(job)));
         over.sort_unstable();
@@ -311,7 +315,7 @@ impl Front {
         if over.is_empty() {
             return Ok(());
         }
-        let forecaster = Arc::clone(&foreteller.forecaster);
+        let forecaster = Arc::clone(&forecast_cache.forecaster);
         let learnt = self.read(move |reader: &Reader| {
             let (mut ended, mut gone) = (Vec::new(), Vec::new());
             for job in over {
@@ -327,13 +331,13 @@ impl Front {
     }
 
     /// Now and then what was learnt is written down.
-    fn keep(&self, foreteller: &Foreteller) {
-        let mut kept_at = lock(&foreteller.kept_at);
+    fn keep(&self, forecast_cache: &ForecastCache) {
+        let mut kept_at = lock(&forecast_cache.kept_at);
         if kept_at.elapsed() < KEEP_EVERY {
             return;
         }
         *kept_at = Instant::now();
-        let value = foreteller.forecaster.kept();
+        let value = forecast_cache.forecaster.kept();
         // A daemon that ends needs no word.
         let _ = self.say(Message::Keep { name: "forecasts".to_owned(), value });
     }
@@ -341,10 +345,10 @@ impl Front {
 
 /// A job as the store has it, if it is over.
 fn ended_of(row: &JobRow) -> Result<Option<Ended>, Problem> {
-    let Some(end) = row.end.as_deref().and_then(words::end_named) else { return Ok(None) };
+    let Some(end) = row.end.as_deref().and_then(messages::end_named) else { return Ok(None) };
     let submission: Submission =
         serde_json::from_str(&row.spec).map_err(|fault| damaged(fault.to_string()))?;
-    let course: Course =
+    let course: PersistedRun =
         serde_json::from_str(&row.state).map_err(|fault| damaged(fault.to_string()))?;
     let (job, state) = (submission.job, course.kept.state);
     // Whoever never said how far it was took as much as it ran.

@@ -1,10 +1,10 @@
 //! Jobs, logs, events and use.
 
-use super::{Front, damaged, lost};
+use super::{ServiceImpl, damaged, lost};
 use crate::access::{self, Caller, Right};
-use crate::desk::{AcctRequest, JobFilter, LogChunk, LogRequest};
 use crate::record::Launch;
 use crate::seen::{detail_of_ended, row_of_ended};
+use crate::service::{AcctRequest, JobFilter, LogChunk, LogRequest};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use trainyard_types::{Attempt, JobId};
 /// Rows of ended jobs that are read in one go when a filter drops some.
 const ENDED_CHUNK: usize = 1000;
 
-impl Front {
+impl ServiceImpl {
     pub(super) async fn list(
         &self,
         caller: Caller,

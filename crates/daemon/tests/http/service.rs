@@ -1,12 +1,12 @@
-//! A desk in memory that keeps what it was asked and checks rights as the real one does.
+//! A service in memory that keeps what it was asked and checks rights as the real one does.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 use trainyard_api::answer::{
-    AcctRow, EventRow, FairRow, JobDetail, JobRow, Measured, NodeRow, PlanAnswer, QueueState, Status,
-    SubmitRequest, Submitted, WhyAnswer,
+    AcctRow, EventRow, FairRow, JobDetail, JobRow, Measured, NodeRow, PlanAnswer, QueueState,
+    Status, SubmitRequest, Submitted, WhyAnswer,
 };
 use trainyard_api::board::TimelineRow;
 use trainyard_api::forecast::{EtaAnswer, WhatIfAnswer, WhatIfRequest, WhatIfRow};
@@ -14,13 +14,13 @@ use trainyard_api::trial::{TrialEnd, TrialRequest};
 use trainyard_api::window::{WindowRequest, WindowRow};
 use trainyard_api::{Code, JobSpec, Problem, SCHEMA_VERSION};
 use trainyard_daemon::access::{Caller, Right, Role, check};
-use trainyard_daemon::desk::{
-    AcctRequest, Act, Desk, JobFilter, LogChunk, LogRequest, NewToken, NodeAct, PolicyRequest,
-    Reply, TokenInfo,
-};
 use trainyard_daemon::frame::{Alive, BoardView, Frame};
 use trainyard_daemon::http::secret;
 use trainyard_daemon::metrics::Metrics;
+use trainyard_daemon::service::{
+    AcctRequest, Act, JobFilter, LogChunk, LogRequest, NewToken, NodeAct, PolicyRequest, Reply,
+    Service, TokenInfo,
+};
 
 #[derive(Default)]
 pub struct Memory {
@@ -125,7 +125,7 @@ fn expected(job: u32, confidence: f64) -> EtaAnswer {
     }
 }
 
-impl Desk for FakeDesk {
+impl Service for FakeDesk {
     fn submit(&self, caller: Caller, request: SubmitRequest) -> Reply<'_, Submitted> {
         allowed(&caller, Right::Submit, None, || {
             let mut memory = self.memory.lock().unwrap();
@@ -183,7 +183,7 @@ impl Desk for FakeDesk {
     }
 
     fn why(&self, caller: Caller, job: u32) -> Reply<'_, WhyAnswer> {
-        assert_ne!(job, 666, "a desk that stumbles");
+        assert_ne!(job, 666, "a service that stumbles");
         allowed(&caller, Right::Look, None, || WhyAnswer {
             job,
             state: QueueState::Waiting,
