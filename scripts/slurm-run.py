@@ -158,7 +158,7 @@ class Yard:
     def start(self):
         log = open(self.dir / "serve.log", "a")
         command = [self.args.program, "serve", "--slurm", "--slurm-conf", self.conf, "--state", self.dir / "s",
-                   "--policy", self.policy, "--profiles", self.dir / "profiles.toml"]
+                   "--policy", self.policy, "--slurm-reconfigure", "--profiles", self.dir / "profiles.toml"]
         self.daemon = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.dir)
         self.until_answers()
 

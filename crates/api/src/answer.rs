@@ -213,7 +213,7 @@ pub struct WhyAnswer {
     pub not_before: Option<f64>,
 }
 
-/// What a submission would lead to, without being made.
+/// What a dry run of a submission says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanAnswer {
     /// One for each job of the request.

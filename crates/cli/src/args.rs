@@ -16,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use trainyard_report::groups::By;
 use trainyard_sim::Semantics;
-use trainyard_workload::Freedom;
+use trainyard_workload::Elasticity;
 
 /// The version, with the commit where it is known.
 pub const VERSION: &str = env!("TRAINYARD_VERSION");
@@ -27,7 +27,7 @@ Examples:
   trainyard --policies fifo,srtf,tiresias        compare only these
   trainyard --trace jobs.csv --cluster '16x8 a100, 4x4 t4'
   trainyard sim --policy las --place fgd --admit load=1.2 --set 'las.thresholds=[1h,10h]'
-  trainyard compare --seeds 5 --generate jobs=2000        means and who can be told apart
+  trainyard compare --seeds 5 --generate jobs=2000        means and significant differences
   trainyard sweep --loads 0.5,0.8,1.1 --generate jobs=2000 --out runs
   trainyard policies tiresias                    what a policy is, knows and can be told
   trainyard trace generate --jobs 5000 --load 0.9 --out jobs.csv
@@ -197,15 +197,15 @@ pub struct GivenArgs {
     /// The format of the trace.
     #[arg(long, value_name = "NAME", value_parser = trace::formats(), default_value = "auto", requires = "trace")]
     pub format: String,
-    /// Draw jobs by laws: key=value ..., such as jobs=2000 load=0.9 duration=gavel; see `trace generate --help`.
+    /// Generate jobs from distributions: key=value ..., such as jobs=2000 load=0.9 duration=gavel; see `trace generate --help`.
     #[arg(long, value_name = "KEY=VALUE", num_args = 0..)]
     pub generate: Option<Vec<String>>,
     /// Models of your own from a TOML file (repeatable).
     #[arg(long, value_name = "FILE")]
     pub profiles: Vec<PathBuf>,
     /// What a policy may choose for jobs that the trace states one size of.
-    #[arg(long, value_enum, default_value_t = Loose::AsGiven)]
-    pub freedom: Loose,
+    #[arg(long, value_enum, default_value_t = ElasticityArg::Rigid)]
+    pub elasticity: ElasticityArg,
     /// The seed of all randomness: generated jobs, errors of estimates, failures.
     #[arg(
         long,
@@ -320,7 +320,7 @@ pub enum ClusterCommand {
     },
 }
 
-/// What jobs are told apart by in a second table.
+/// What jobs are grouped by in a second table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Breakdown {
     /// Who they belong to.
@@ -344,22 +344,22 @@ impl Breakdown {
 
 /// What a policy may choose for jobs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Loose {
+pub enum ElasticityArg {
     /// What each job itself allows.
-    AsGiven,
+    Rigid,
     /// The number of GPUs too, from one up.
     Elastic,
     /// The number of GPUs and, of jobs that follow a measured training, the batch.
     Adaptive,
 }
 
-impl Loose {
-    /// The freedom of the workload.
-    pub fn freedom(self) -> Freedom {
+impl ElasticityArg {
+    /// The elasticity of the workload.
+    pub fn elasticity(self) -> Elasticity {
         match self {
-            Loose::AsGiven => Freedom::AsGiven,
-            Loose::Elastic => Freedom::Elastic,
-            Loose::Adaptive => Freedom::Adaptive,
+            ElasticityArg::Rigid => Elasticity::Rigid,
+            ElasticityArg::Elastic => Elasticity::Elastic,
+            ElasticityArg::Adaptive => Elasticity::Adaptive,
         }
     }
 }

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use trainyard_framework::Pipeline;
 use trainyard_report::text::Recorder;
 use trainyard_report::timeline::Timeline;
-use trainyard_report::{Knows, Run};
+use trainyard_report::{Information, Run};
 use trainyard_sim::{Observer, Options, Outcome, simulate};
 use trainyard_types::{Action, JobId, Time};
 
@@ -99,11 +99,11 @@ fn run_one(
     (pipeline, options): (Pipeline, &Options),
     mut watch: Watch<'_>,
 ) -> Done {
-    let knows = Knows::new(&pipeline.needs, options.estimate_error);
+    let information = Information::new(&pipeline.needs, options.estimate_error);
     let outcome = simulate(&given.workload, &given.cluster, pipeline, options, &mut watch);
     let run = Run {
         about: entrant.entry.about.to_owned(),
-        knows,
+        information,
         settings: choice::settings(entrant),
         ..Run::new(&entrant.label, &given.workload, &given.cluster, &outcome)
     };

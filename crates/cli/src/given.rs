@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trainyard_profile::{Catalog, InputError, profile_file};
 use trainyard_types::{Cluster, Tenants};
+use trainyard_workload::elasticity::loosen;
 use trainyard_workload::embedded::{EMBEDDED_CLUSTER, embedded_spec};
-use trainyard_workload::freedom::loosen;
 use trainyard_workload::import::{self, Format, ImportContext, Imported};
 use trainyard_workload::{Problem, ReadError, Workload, cluster, generate, switches};
 
@@ -57,7 +57,7 @@ pub fn load_with(args: &GivenArgs, catalog: Catalog) -> Result<Given, Failure> {
         return Err(Failure::input(&source, InputError::wrong(0, "jobs", "0", "at least one job")));
     }
     refuse_problems(&source, &workload, &cluster, args)?;
-    let workload = loosen(workload, &cluster, args.freedom.freedom());
+    let workload = loosen(workload, &cluster, args.elasticity.elasticity());
     Ok(Given { workload, cluster: Arc::new(cluster) })
 }
 

@@ -2,7 +2,7 @@
 
 mod golden;
 
-use crate::args::{GivenArgs, Loose, StageArgs, WorldArgs};
+use crate::args::{ElasticityArg, GivenArgs, StageArgs, WorldArgs};
 use crate::failure::Failure;
 use crate::given::{self, Given};
 use crate::{choice, files, options, trainings};
@@ -49,7 +49,7 @@ pub struct Table {
     cluster: String,
     /// Too long to be run with all others: it must be named.
     #[serde(default)]
-    pub by_hand: bool,
+    pub slow: bool,
     /// Whether each run is repeated in our own semantics.
     #[serde(default = "yes")]
     native: bool,
@@ -71,7 +71,7 @@ pub struct Table {
     /// The placer; by default the policy's own.
     place: Option<String>,
     /// What policies may choose for its jobs.
-    freedom: Option<String>,
+    elasticity: Option<String>,
     /// Measured trainings that its jobs follow.
     trainings: Option<Folder>,
     golden: Option<String>,
@@ -137,7 +137,7 @@ pub struct Row {
     policy: String,
     native: Option<String>,
     /// What the policy may choose for its jobs; by default as the table says.
-    freedom: Option<String>,
+    elasticity: Option<String>,
     /// How often the policy decides, where it is not as in the semantics of the table.
     round: Option<String>,
     /// What jobs on several nodes lose beside each other.
@@ -455,11 +455,11 @@ impl Table {
                 (None, Some(laws), seed)
             }
         };
-        let freedom = row.freedom.as_ref().or(self.freedom.as_ref());
-        let freedom = match freedom {
+        let elasticity = row.elasticity.as_ref().or(self.elasticity.as_ref());
+        let elasticity = match elasticity {
             Some(name) => ValueEnum::from_str(name, true)
-                .map_err(|_| Failure::flag("reproduce", name, "a known freedom of jobs"))?,
-            None => Loose::AsGiven,
+                .map_err(|_| Failure::flag("reproduce", name, "a known elasticity of jobs"))?,
+            None => ElasticityArg::Rigid,
         };
         Ok(GivenArgs {
             cluster: Some(self.cluster.clone()),
@@ -467,7 +467,7 @@ impl Table {
             format: if self.format.is_empty() { "auto".to_owned() } else { self.format.clone() },
             generate,
             profiles: Vec::new(),
-            freedom,
+            elasticity,
             seed: seed.to_string(),
         })
     }

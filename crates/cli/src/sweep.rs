@@ -1,6 +1,6 @@
 //! The runs of a sweep: a cross product of settings, each run with a name that never changes.
 
-use crate::args::{GivenArgs, Loose, StageArgs, VERSION, WorldArgs};
+use crate::args::{ElasticityArg, GivenArgs, StageArgs, VERSION, WorldArgs};
 use crate::choice::{self, Entrant};
 use crate::failure::Failure;
 use crate::given::{self, Given};
@@ -142,7 +142,7 @@ pub fn cells(args: &SweepArgs) -> Result<Vec<Cell>, Failure> {
     };
     let semantics = args.world.semantics.semantics();
     // Many workloads may take part, and none is read yet.
-    let jobs = Traits { elastic: args.given.freedom != Loose::AsGiven, deadlines: false };
+    let jobs = Traits { elastic: args.given.elasticity != ElasticityArg::Rigid, deadlines: false };
     let entrants = choice::entrants(&args.policies, &args.stages, (semantics, jobs))?;
     let mut axes: Vec<Axis> = vec![
         ("trace".to_owned(), listed(args.traces.as_deref(), ',')),
@@ -372,7 +372,7 @@ impl Digests {
         hash.text(&cell.load.map(|load| load.to_string()).unwrap_or_default());
         hash.text(&format!(
             "{:?} {:?} {:?}",
-            cell.given.generate, cell.given.format, cell.given.freedom
+            cell.given.generate, cell.given.format, cell.given.elasticity
         ));
         hash.text(cell.given.cluster.as_deref().unwrap_or(""));
         let cluster = cell.given.cluster.as_deref().map(Path::new).filter(|path| path.is_file());

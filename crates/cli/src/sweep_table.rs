@@ -68,7 +68,7 @@ impl Table {
         columns.push(texts("workload", &|_, row| word(row, "workload")));
         columns.push(numbers("offered_load", &|row| row["offered_load"].as_f64()));
         columns.push(texts("cluster_line", &|_, row| word(row, "cluster")));
-        columns.push(texts("knows", &|_, row| word(row, "knows")));
+        columns.push(texts("information", &|_, row| word(row, "information")));
         for column in COLUMNS {
             columns.push(numbers(column.key, &|row| row["measures"][column.key].as_f64()));
         }

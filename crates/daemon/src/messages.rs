@@ -13,7 +13,9 @@ fn in_seconds(now: Time, then: Time) -> String {
 /// GPUs that nobody has and nobody can get.
 pub fn unaccounted(gpus: u32) -> String {
     let (noun, they) = if gpus == 1 { ("GPU", "it") } else { ("GPUs", "them") };
-    format!("{gpus} {noun} set aside: Slurm counts {they} as used, and no job has {they}")
+    format!(
+        "{gpus} {noun} set aside: Slurm counts {they} as used, and no job has {they}; `scontrol reconfigure` frees {they}"
+    )
 }
 
 /// What is told of a job that hangs.

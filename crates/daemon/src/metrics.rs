@@ -120,7 +120,7 @@ impl GpuUse {
 pub struct Levels {
     /// Jobs that wait, by queue and where they stand.
     pub pending: BTreeMap<(String, String), u64>,
-    /// Jobs that are not let in, by reason.
+    /// Jobs that are not admitted, by reason.
     pub unadmitted: BTreeMap<String, u64>,
     /// GPUs by what they do and their type.
     pub gpus: BTreeMap<(GpuUse, String), f64>,
@@ -234,7 +234,11 @@ impl Metrics {
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         self.add("build", "The daemon that runs", build);
         self.add("pending_jobs", "Jobs that wait, by queue and state", self.pending.clone());
-        self.add("unadmitted_jobs", "Jobs that are not let in, by reason", self.unadmitted.clone());
+        self.add(
+            "unadmitted_jobs",
+            "Jobs that are not admitted, by reason",
+            self.unadmitted.clone(),
+        );
         self.add("gpus", "GPUs, by what they do and their type", self.gpus.clone());
         let help = "GPUs in quarantine, each 1, by what was found";
         self.add("gpu_quarantined", help, self.ill_gpus.clone());
@@ -248,7 +252,7 @@ impl Metrics {
         self.add_with("fair_share", help, ratio(), self.fair_share.clone());
         let help = "How long the first job of a queue is still expected to wait";
         self.add_with("estimated_wait", help, Unit::Seconds, self.estimated_wait.clone());
-        self.add("admitted_jobs", "Jobs let in", self.admitted.clone());
+        self.add("admitted_jobs", "Jobs admitted", self.admitted.clone());
         let help = "From the submission of a job to its first launch";
         self.add_with("admission_wait_time", help, Unit::Seconds, self.admission_wait.clone());
         self.add("evicted_jobs", "Jobs that lost their GPUs before they were done", evictions);
@@ -283,7 +287,7 @@ impl Metrics {
         self.registry.register_with_unit(name, help, unit, metric);
     }
 
-    /// A job was let in.
+    /// A job was admitted.
     pub fn admitted(&self) {
         self.admitted.inc();
     }

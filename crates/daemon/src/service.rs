@@ -157,7 +157,7 @@ pub struct Stale {
 pub trait Service: Send + Sync + 'static {
     /// Takes jobs on; they are on disk when it answers.
     fn submit(&self, caller: Caller, request: SubmitRequest) -> Reply<'_, Submitted>;
-    /// Says what a submission would lead to.
+    /// Dry-runs a submission.
     fn plan(&self, caller: Caller, request: SubmitRequest) -> Reply<'_, PlanAnswer>;
     /// Does something to a job; on disk when it answers.
     fn act(&self, caller: Caller, job: u32, act: Act) -> Reply<'_, JobRow>;

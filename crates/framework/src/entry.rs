@@ -53,7 +53,7 @@ pub struct Taxonomy {
     pub objective: Objective,
     /// Whether it changes the number of GPUs of a job.
     pub elastic: bool,
-    /// Whether it tells types of GPU apart.
+    /// Whether it distinguishes types of GPU.
     pub heterogeneous: bool,
     /// Whether it stops jobs for others.
     pub preemptive: bool,

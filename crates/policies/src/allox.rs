@@ -90,7 +90,7 @@ impl Policy for AlloX {
             if count >= tenants.len() {
                 break;
             }
-            // Nothing fits: more tenants are let in.
+            // Nothing fits: more tenants are admitted.
             part *= 2.0;
         }
         Ok(())

@@ -65,17 +65,17 @@ pub struct Shared {
     pub rounds: Mechanism,
     /// Gavel's rules only: the least time between two computations of shares.
     pub reset: Span,
-    /// Gavel's rules only: the seed by which types are shuffled for a policy that does not tell them apart.
+    /// Gavel's rules only: the seed by which types are shuffled for a policy that does not distinguish them.
     pub shuffle: u64,
     /// Which solver.
     pub solver: Method,
-    /// Whether types are told apart.
+    /// Whether types are distinguished.
     pub aware: bool,
     /// If not, the type whose speed stands for all.
     pub reference: String,
     /// Whether two jobs may share GPUs.
     pub pairs: bool,
-    /// Whether near and far placements are told apart.
+    /// Whether near and far placements are distinguished.
     pub placement: bool,
     /// What the paper's objectives do not have.
     #[serde(flatten)]
@@ -115,12 +115,12 @@ macro_rules! entry_settings {
             ("round", "how long a round is: at its start those furthest behind their share run; `auto` weighs restarts against late turns"),
             ("rounds", "`ours`, or `gavel`: the rules of the authors' simulator"),
             ("reset", "Gavel's rules only: the least time between two computations of shares"),
-            ("shuffle", "Gavel's rules only: the seed by which types are shuffled in each round if they are not told apart"),
+            ("shuffle", "Gavel's rules only: the seed by which types are shuffled in each round if they are not distinguished"),
             ("solver", "`structured`: one that knows the structure; `interior`: the authors' own model; `simplex`; `highs`, in builds that have it"),
-            ("aware", "whether types of GPU are told apart"),
+            ("aware", "whether types of GPU are distinguished"),
             ("reference", "where they are not: the type whose speed stands for all; empty means each job's fastest"),
             ("pairs", "whether two jobs may share GPUs"),
-            ("placement", "whether a gang on the fewest nodes and a spread one are told apart"),
+            ("placement", "whether a gang on the fewest nodes and a spread one are distinguished"),
             ("parts", "into how many parts the problem is cut, each solved alone (POP)"),
             ("split", "a job that asks for more than this many slices of the GPUs is dealt to several parts; `inf` splits none"),
             ("seed", "the seed by which jobs are dealt to parts"),

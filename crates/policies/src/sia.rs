@@ -37,7 +37,10 @@ pub const ENTRY: PolicyEntry = Entry {
     },
     settings: &[
         ("round", "the length of a round; jobs start and stop at its multiples"),
-        ("p", "the dial of fairness, not 0: below 0 jobs that get little count more, above 0 less"),
+        (
+            "p",
+            "the fairness exponent, not 0: below 0 jobs that get little count more, above 0 less",
+        ),
         (
             "idle_price",
             "what a job without GPUs costs (lambda_n); above 1, running always beats it",
@@ -206,7 +209,7 @@ impl Sia {
     ) -> Vec<Option<usize>> {
         let kinds = view.cluster().kinds.len();
         let capacity = (0..kinds).map(|kind| free.gpus(GpuType(kind as u8)));
-        let dials = Weights {
+        let weights = Weights {
             p: self.settings.p,
             idle_price: self.settings.idle_price,
             restart: self.settings.restart,
@@ -221,7 +224,7 @@ impl Sia {
             work_max: cx.work_max.min(WORK_MAX),
             grain: if self.settings.rounding { 0.01 } else { 0.0 },
         };
-        let found = program::solve(&dials, capacity, &candidates, &aim);
+        let found = program::solve(&weights, capacity, &candidates, &aim);
         cx.quality = Quality::Within((found.gap() * 1e6).ceil().clamp(0.0, 1e6) as u32);
         found.of
     }

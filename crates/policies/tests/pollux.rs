@@ -16,9 +16,9 @@ use trainyard_sim::{Options, Quiet, Semantics, simulate};
 use trainyard_testkit::places::shared;
 use trainyard_testkit::say;
 use trainyard_types::{Cluster, Tenants};
-use trainyard_workload::freedom::loosen;
+use trainyard_workload::elasticity::loosen;
 use trainyard_workload::import::{Format, ImportContext, import};
-use trainyard_workload::{Freedom, Workload};
+use trainyard_workload::{Elasticity, Workload};
 
 const TABLES: &str = "data/pollux/traces";
 const QUERIES: &str = "golden/pollux/throughput_queries.csv";
@@ -29,7 +29,7 @@ struct Case {
     policy: &'static str,
     settings: &'static [&'static str],
     place: Option<&'static str>,
-    freedom: Freedom,
+    elasticity: Elasticity,
     results: &'static str,
 }
 
@@ -38,7 +38,7 @@ const TIRESIAS: Case = Case {
     policy: "tiresias",
     settings: &["thresholds=[16h]"],
     place: Some("spread"),
-    freedom: Freedom::AsGiven,
+    elasticity: Elasticity::Rigid,
     results: "golden/pollux/results-jobload_tiresias-1.0.json",
 };
 
@@ -47,7 +47,7 @@ const OPTIMUS: Case = Case {
     policy: "optimus",
     settings: &[],
     place: None,
-    freedom: Freedom::Elastic,
+    elasticity: Elasticity::Elastic,
     results: "golden/pollux/results-jobload_optimus-1.0.json",
 };
 
@@ -100,7 +100,7 @@ fn workload(path: &Path, cluster: &Cluster, catalog: Catalog) -> Workload {
 /// The completion time of every job in seconds.
 fn times(case: &Case, path: &Path, catalog: Catalog) -> BTreeMap<String, f64> {
     let cluster = Cluster::uniform(16, 4, "t4");
-    let workload = loosen(workload(path, &cluster, catalog), &cluster, case.freedom);
+    let workload = loosen(workload(path, &cluster, catalog), &cluster, case.elasticity);
     let settings = RawSettings::parse(case.settings.iter().copied()).expect("valid settings");
     let plain = |name: &str| Choice { name: name.to_owned(), settings: RawSettings::default() };
     let mut selection = Selection {
@@ -123,7 +123,7 @@ fn times(case: &Case, path: &Path, catalog: Catalog) -> BTreeMap<String, f64> {
 /// The completion time of every job in seconds under Pollux itself.
 fn pollux_itself(path: &Path, catalog: Catalog, seed: u64) -> BTreeMap<String, f64> {
     let cluster = Cluster::uniform(16, 4, "t4");
-    let workload = loosen(workload(path, &cluster, catalog), &cluster, Freedom::Adaptive);
+    let workload = loosen(workload(path, &cluster, catalog), &cluster, Elasticity::Adaptive);
     let mut selection = Selection::policy("pollux");
     selection.wish(Semantics::Pollux.wishes().iter().copied());
     let pipeline = selection.build().expect("a pipeline");

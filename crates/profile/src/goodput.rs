@@ -4,7 +4,7 @@
 //! not waste. Neither is known when a job arrives; both are fitted to what the job reports while it runs:
 //!
 //! - [`Throughput`]: seconds of an iteration from seven parameters; [`fit()`] finds them from [`Observation`]s, with
-//!   priors for whatever was not seen yet, and says how far the fit can be trusted ([`Fitted::doubt`]).
+//!   priors for whatever was not seen yet, and says how far the fit can be trusted ([`Fitted::relative_error`]).
 //! - [`Efficiency`]: what a batch is worth by the noise of the gradient, and AdaScale's gain of the learning rate.
 //! - [`best_batch`]: the batch of the highest goodput, within the limits of memory and of a [`Guard`] of accuracy.
 //! - [`Borrowed`]: speeds on a type of GPU on which a job has hardly run, from those on another (Sia, SOSP 2023).

@@ -104,7 +104,7 @@ pub const COLUMNS: &[Column] = columns! {
         "Time from the first submission to the last end." => |s| Some(s.makespan_s);
     "last_end_s" "last end" Seconds Low Page
         "The last end, on the clock of the trace." => |s| Some(s.last_end_s);
-    "utilisation" "GPUs used" Part High Always
+    "utilisation" "GPU allocation" Part High Always
         "The part of the cluster's GPU time, over the makespan, that jobs held." => |s| Some(s.utilisation);
     "fragmentation" "fragmented" Part Low Page
         "Of the GPU time wholly free while jobs waited, the part on nodes with too few free GPUs for the mean waiting gang."

@@ -51,7 +51,7 @@ pub struct Run {
     /// What it is, in one sentence.
     pub about: String,
     /// What it was told.
-    pub knows: Knows,
+    pub information: Information,
     /// Its settings, by owner and key, defaults included.
     pub settings: Vec<(String, String)>,
     /// The measures.
@@ -62,7 +62,7 @@ pub struct Run {
 
 /// What a policy was told about jobs.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize)]
-pub struct Knows {
+pub struct Information {
     /// How well it knew the work left.
     pub work_left: Knowledge,
     /// The standard deviation of the logarithm of the error, where it knew an estimate.
@@ -82,15 +82,15 @@ fn is_nowhere(trials: &Trials) -> bool {
     *trials == Trials::Nowhere
 }
 
-impl Knows {
+impl Information {
     /// What a pipeline with these needs is told in a run whose estimates have this error.
-    pub fn new(needs: &Needs, estimate_error: f64) -> Knows {
+    pub fn new(needs: &Needs, estimate_error: f64) -> Information {
         let (work_left, error) = match needs.work_left {
             Knowledge::Estimate if estimate_error == 0.0 => (Knowledge::Exact, 0.0),
             Knowledge::Estimate => (Knowledge::Estimate, estimate_error),
             other => (other, 0.0),
         };
-        Knows {
+        Information {
             work_left,
             error,
             rates: needs.rates,
@@ -100,13 +100,13 @@ impl Knows {
         }
     }
 
-    /// In a few words: `nothing`, `size ~0.3`, `size exact, speeds`.
+    /// In a few words: `nothing`, `job sizes, error 0.3`, `job sizes, exact, speeds`.
     pub fn text(&self) -> String {
         let mut parts = Vec::new();
         match self.work_left {
             Knowledge::Nothing => {}
-            Knowledge::Estimate => parts.push(format!("size ~{}", self.error)),
-            Knowledge::Exact => parts.push("size exact".to_owned()),
+            Knowledge::Estimate => parts.push(format!("job sizes, error {}", self.error)),
+            Knowledge::Exact => parts.push("job sizes, exact".to_owned()),
         }
         let facts =
             [(self.rates, "speeds"), (self.shared_rates, "pairs"), (self.topology, "racks")];
@@ -126,7 +126,7 @@ impl Run {
         Run {
             policy: policy.to_owned(),
             about: String::new(),
-            knows: Knows::new(&Needs::NOTHING, 0.0),
+            information: Information::new(&Needs::NOTHING, 0.0),
             settings: Vec::new(),
             summary: Summary::new(workload, cluster, outcome),
             curves: Curves::new(workload, outcome),
@@ -140,7 +140,7 @@ impl Run {
         json!({
             "policy": self.policy,
             "about": self.about,
-            "knows": self.knows,
+            "information": self.information,
             "settings": settings,
             "summary": self.summary,
         })
@@ -185,10 +185,10 @@ mod tests {
 
     #[test]
     fn an_estimate_without_error_is_exact() {
-        assert_eq!(Knows::new(&Needs::ESTIMATE, 0.3).text(), "size ~0.3");
-        assert_eq!(Knows::new(&Needs::ESTIMATE, 0.0).text(), "size exact");
-        assert_eq!(Knows::new(&Needs::NOTHING, 0.3).text(), "nothing");
+        assert_eq!(Information::new(&Needs::ESTIMATE, 0.3).text(), "job sizes, error 0.3");
+        assert_eq!(Information::new(&Needs::ESTIMATE, 0.0).text(), "job sizes, exact");
+        assert_eq!(Information::new(&Needs::NOTHING, 0.3).text(), "nothing");
         let needs = Needs { rates: true, topology: true, ..Needs::NOTHING };
-        assert_eq!(Knows::new(&needs, 0.3).text(), "speeds, racks");
+        assert_eq!(Information::new(&needs, 0.3).text(), "speeds, racks");
     }
 }

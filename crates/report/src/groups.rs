@@ -10,7 +10,7 @@ use trainyard_sim::{JobOutcome, Outcome};
 use trainyard_types::{Cluster, End, Job};
 use trainyard_workload::Workload;
 
-/// What jobs are told apart by.
+/// What jobs are grouped by.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {

@@ -240,7 +240,7 @@ fn summary_table(comparison: &Comparison) -> String {
         "<section aria-labelledby=\"h-summary\"><h2 id=\"h-summary\">Summary</h2>\n\
          <p class=\"note\">The best value of each column is marked. Click a heading to sort.</p>\n\
          <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"h-summary\"><table class=\"sortable\"><thead><tr>\
-         <th scope=\"col\" aria-sort=\"none\"><button>policy</button></th><th scope=\"col\" class=\"words\" aria-sort=\"none\"><button>knows</button></th>",
+         <th scope=\"col\" aria-sort=\"none\"><button>policy</button></th><th scope=\"col\" class=\"words\" aria-sort=\"none\"><button>information</button></th>",
     );
     for column in &columns {
         let (title, meaning) = (escape(column.title), escape(column.meaning));
@@ -251,7 +251,7 @@ fn summary_table(comparison: &Comparison) -> String {
     }
     html.push_str("</tr></thead><tbody>\n");
     for run in &comparison.runs {
-        let (name, knows) = (escape(&run.policy), escape(&run.knows.text()));
+        let (name, knows) = (escape(&run.policy), escape(&run.information.text()));
         let _ = write!(html, "<tr><th scope=\"row\">{name}</th><td class=\"words\">{knows}</td>");
         for column in &columns {
             html.push_str(&value_cell(column, run, comparison));
@@ -304,7 +304,7 @@ fn policies(comparison: &Comparison) -> String {
     let mut html = String::from(
         "<section aria-labelledby=\"h-policies\"><h2 id=\"h-policies\">Policies</h2>\n\
          <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"h-policies\"><table><thead><tr><th scope=\"col\">policy</th>\
-         <th scope=\"col\" class=\"words\">what it is</th><th scope=\"col\" class=\"words\">knows</th>\
+         <th scope=\"col\" class=\"words\">what it is</th><th scope=\"col\" class=\"words\">information</th>\
          <th scope=\"col\" class=\"words\">settings</th></tr></thead><tbody>\n",
     );
     for (index, run) in comparison.runs.iter().enumerate() {
@@ -320,10 +320,10 @@ fn policies(comparison: &Comparison) -> String {
             style(index),
             escape(&run.policy),
             escape(&run.about),
-            escape(&run.knows.text()),
+            escape(&run.information.text()),
         );
     }
-    html.push_str("</tbody></table></div>\n<p class=\"note\">A policy knows nothing of a job's size, an estimate of it (~ gives the standard deviation of the logarithm of its error), or the exact size.</p></section>\n");
+    html.push_str("</tbody></table></div>\n<p class=\"note\">A policy is told nothing of a job's size, an estimate of it (~ gives the standard deviation of the logarithm of its error), or the exact size.</p></section>\n");
     html
 }
 
@@ -361,7 +361,7 @@ fn definitions() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comparison::{About, Knows};
+    use crate::comparison::{About, Information};
     use crate::curve::Curves;
     use crate::metrics::{Spread, Summary};
     use trainyard_framework::Needs;
@@ -380,7 +380,7 @@ mod tests {
         Run {
             policy: policy.to_owned(),
             about: "An <example>.".to_owned(),
-            knows: Knows::new(&Needs::NOTHING, 0.0),
+            information: Information::new(&Needs::NOTHING, 0.0),
             settings: vec![("a.b".to_owned(), "\"<c>\"".to_owned())],
             summary,
             curves,
@@ -410,7 +410,7 @@ mod tests {
         for runs in [Vec::new(), vec![run("only", 60.0)]] {
             let page = page(&Comparison { about: About::default(), runs });
             let body = page.split("<script>").next().unwrap_or_default();
-            assert!(page.ends_with("</html>\n") && !body.contains("NaN") && !body.contains("inf"));
+            assert!(page.ends_with("</html>\n") && !body.contains("NaN") && !body.contains(">inf"));
         }
     }
 }

@@ -7,7 +7,7 @@
 //! - [`mod@column`]: the one table that names, explains and orders them; [`units`]: how numbers are written for people.
 //! - [`comparison`]: rows and what is common to them, and their JSON; [`table`]: terminal and CSV.
 //! - [`fairness`]: finish-time fairness; [`groups`]: measures by tenant, type and size;
-//!   [`replicas`]: means over seeds, and who can be told apart; [`parts`]: both at once.
+//!   [`replicas`]: means over seeds, and which differ significantly; [`parts`]: both at once.
 //! - [`curve`]: distributions and series, thinned out for drawing; [`html`], `chart`: the page.
 //! - [`timeline`]: who held which GPUs when; [`chrome_trace`]: the same for Perfetto.
 //! - [`jobs`]: one line for each job; [`text`]: stable text for golden tests.
@@ -32,5 +32,5 @@ pub mod text;
 pub mod timeline;
 pub mod units;
 
-pub use comparison::{About, Comparison, Knows, Run, SCHEMA_VERSION};
+pub use comparison::{About, Comparison, Information, Run, SCHEMA_VERSION};
 pub use metrics::{Spread, Summary};

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// The parts of the jobs, and how the policies treat each.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// What jobs are told apart by.
+    /// What jobs are grouped by.
     pub by: By,
     /// Each part by its name, in its natural order, with the same seeds and policies in all.
     pub parts: Vec<(String, Replicas)>,
@@ -51,7 +51,7 @@ impl Parts {
         }
         let repeated = |(run, _): &(&Run, Vec<Group>)| Repeated {
             policy: run.policy.clone(),
-            knows: run.knows,
+            information: run.information,
             summaries: vec![Summary::default(); self.seeds.len()],
         };
         let policies = runs.iter().map(repeated).collect();
@@ -110,7 +110,7 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comparison::Knows;
+    use crate::comparison::Information;
     use crate::curve::Curves;
     use crate::metrics::Spread;
     use trainyard_framework::Needs;
@@ -119,7 +119,7 @@ mod tests {
         Run {
             policy: policy.to_owned(),
             about: String::new(),
-            knows: Knows::new(&Needs::NOTHING, 0.0),
+            information: Information::new(&Needs::NOTHING, 0.0),
             settings: Vec::new(),
             summary: Summary::default(),
             curves: Curves::default(),

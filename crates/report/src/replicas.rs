@@ -1,12 +1,12 @@
-//! Runs repeated with several seeds: means with 95 % t-intervals, and who can be told apart.
+//! Runs repeated with several seeds: means with 95 % t-intervals, and which differ significantly.
 //!
 //! Seeds are paired: seed k gives every policy the same jobs, the same errors and the same failures, so two
-//! policies are compared by the differences at each seed. They cannot be told apart in a measure where the
+//! policies are compared by the differences at each seed. They have no significant difference in a measure where the
 //! 95 % t-interval of the mean difference holds 0. The intervals are for one comparison at a time; among many
 //! pairs one in twenty differs by chance.
 
 use crate::column::{Better, COLUMNS, Column, Shown};
-use crate::comparison::{About, Knows, SCHEMA_VERSION};
+use crate::comparison::{About, Information, SCHEMA_VERSION};
 use crate::metrics::Summary;
 use crate::table::{Ink, figures};
 use crate::units::Unit;
@@ -31,7 +31,7 @@ pub struct Repeated {
     /// What the policy is called here.
     pub policy: String,
     /// What it was told.
-    pub knows: Knows,
+    pub information: Information,
     /// The measures for each seed, in the order of the seeds.
     pub summaries: Vec<Summary>,
 }
@@ -78,13 +78,13 @@ impl Interval {
 pub enum Mark {
     /// It has the best mean.
     Best,
-    /// It cannot be told apart from the best.
+    /// It does not differ significantly from the best.
     Alike,
     /// Neither, or there is no best.
     Plain,
 }
 
-/// Whether two policies can be told apart in a measure.
+/// Whether two policies differ significantly in a measure.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Apart {
     /// The mean difference is surely not zero.
@@ -112,7 +112,7 @@ impl Replicas {
         Interval::of(&pairs)
     }
 
-    /// Whether two policies can be told apart in a measure.
+    /// Whether two policies differ significantly in a measure.
     pub fn apart(&self, pair: (usize, usize), column: &Column) -> Apart {
         match self.difference(pair, column) {
             Some(difference) if difference.excludes_zero() => Apart::Yes,
@@ -139,7 +139,7 @@ impl Replicas {
         best.map(|(index, _)| *index)
     }
 
-    /// How a policy stands to the best; nobody is alike by a single seed, which tells nobody apart.
+    /// How a policy stands to the best; nobody is alike by a single seed, which shows no significant difference.
     pub fn mark(&self, policy: usize, column: &Column) -> Mark {
         match self.best(column) {
             Some(best) if best == policy => Mark::Best,
@@ -152,7 +152,7 @@ impl Replicas {
         }
     }
 
-    /// Policies from the best mean to the worst, in groups of which no two members can be told apart; a group holds
+    /// Policies from the best mean to the worst, in groups of which no two members differ significantly; a group holds
     /// neighbours only, none lies within another, and a policy may be in two.
     pub fn alike(&self, column: &Column) -> Vec<Vec<usize>> {
         let mean = |index: usize| Some((index, self.interval(index, column)?.mean));
@@ -179,15 +179,15 @@ impl Replicas {
         groups
     }
 
-    /// For a terminal: `mean ±half`, `*` at the best mean, `~` at what cannot be told apart from it.
+    /// For a terminal: `mean ±half`, `*` at the best mean, `~` at what does not differ significantly from it.
     pub fn terminal(&self, ink: Ink) -> String {
         let columns: Vec<&Column> = COLUMNS.iter().filter(|column| self.shows(column)).collect();
-        let mut heading = vec!["policy", "knows"];
+        let mut heading = vec!["policy", "information"];
         heading.extend(columns.iter().map(|column| column.title));
         let rows: Vec<Vec<String>> = (0..self.policies.len())
             .map(|index| {
                 let one = &self.policies[index];
-                let mut row = vec![one.policy.clone(), one.knows.text()];
+                let mut row = vec![one.policy.clone(), one.information.text()];
                 row.extend(columns.iter().map(|column| self.cell(index, column)));
                 row
             })
@@ -195,7 +195,7 @@ impl Replicas {
         figures(&heading, 2, &rows, ink)
     }
 
-    /// Sentences that name, for mean completion time, every pair that cannot be told apart.
+    /// Sentences that name, for mean completion time, every pair without a significant difference.
     pub fn verdict(&self) -> String {
         let Some(column) = COLUMNS.iter().find(|column| column.key == "jct_mean_s") else {
             return String::new();
@@ -207,9 +207,11 @@ impl Replicas {
             .collect();
         let seeds = self.seeds.len();
         match alike.as_slice() {
-            [] => format!("In mean JCT all policies can be told apart with these {seeds} seeds.\n"),
+            [] => format!(
+                "In mean JCT all policies differ significantly (95 %) with these {seeds} seeds.\n"
+            ),
             _ => format!(
-                "In mean JCT these cannot be told apart with {seeds} seeds: {}.\n",
+                "In mean JCT no significant difference (95 %) with {seeds} seeds: {}.\n",
                 alike.join("; ")
             ),
         }
@@ -235,7 +237,8 @@ impl Replicas {
     /// Every measure of every policy and seed, in base units, as CSV.
     pub fn csv(&self, out: impl Write) -> io::Result<()> {
         let mut out = csv::Writer::from_writer(out);
-        let mut heading = vec!["schema_version", "policy", "knows", "workload", "cluster", "seed"];
+        let mut heading =
+            vec!["schema_version", "policy", "information", "workload", "cluster", "seed"];
         heading.extend(COLUMNS.iter().map(|column| column.key));
         out.write_record(&heading)?;
         for one in &self.policies {
@@ -243,7 +246,7 @@ impl Replicas {
                 let (workload, cluster) = (self.about.workload.clone(), self.about.cluster.clone());
                 let version = SCHEMA_VERSION.to_string();
                 let mut row =
-                    vec![version, one.policy.clone(), one.knows.text(), workload, cluster];
+                    vec![version, one.policy.clone(), one.information.text(), workload, cluster];
                 row.push(seed.to_string());
                 row.extend(COLUMNS.iter().map(|column| {
                     (column.value)(summary).map(|value| value.to_string()).unwrap_or_default()
@@ -290,7 +293,7 @@ impl Replicas {
             let value = json!({ "mean": mean, "half_width_95": half, "values": values });
             measures.insert(column.key.to_owned(), value);
         }
-        json!({ "policy": one.policy, "knows": one.knows, "measures": measures })
+        json!({ "policy": one.policy, "information": one.information, "measures": measures })
     }
 
     pub(crate) fn pair_json(&self, pair: (usize, usize)) -> Value {
@@ -334,7 +337,7 @@ mod tests {
     fn replicas(policies: &[&[f64]]) -> Replicas {
         let repeated = |(index, makespans): (usize, &&[f64])| Repeated {
             policy: format!("p{index}"),
-            knows: Knows::new(&Needs::NOTHING, 0.0),
+            information: Information::new(&Needs::NOTHING, 0.0),
             summaries: makespans
                 .iter()
                 .map(|makespan_s| Summary { makespan_s: *makespan_s, ..Summary::default() })

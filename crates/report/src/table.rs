@@ -40,14 +40,16 @@ pub fn terminal(comparison: &Comparison, ink: Ink, width: Option<u16>) -> String
 fn comparison_table(comparison: &Comparison, columns: &[&Column], ink: Ink) -> String {
     let mut table = bare_table(ink);
     let mut heading =
-        vec![cell("policy", ink, Weight::Heading), cell("knows", ink, Weight::Heading)];
+        vec![cell("policy", ink, Weight::Heading), cell("information", ink, Weight::Heading)];
     heading.extend(columns.iter().map(|column| {
         cell(column.title, ink, Weight::Heading).set_alignment(CellAlignment::Right)
     }));
     table.set_header(heading);
     for run in &comparison.runs {
-        let mut row =
-            vec![cell(&run.policy, ink, Weight::Name), cell(&run.knows.text(), ink, Weight::Plain)];
+        let mut row = vec![
+            cell(&run.policy, ink, Weight::Name),
+            cell(&run.information.text(), ink, Weight::Plain),
+        ];
         row.extend(columns.iter().map(|column| value_cell(column, run, comparison, ink)));
         table.add_row(row);
     }
@@ -110,7 +112,8 @@ pub fn figures(heading: &[&str], names: usize, rows: &[Vec<String>], ink: Ink) -
 /// Every measure of every run, in base units, as CSV.
 pub fn csv(comparison: &Comparison, out: impl Write) -> io::Result<()> {
     let mut out = csv::Writer::from_writer(out);
-    let mut heading = vec!["schema_version", "policy", "knows", "workload", "cluster", "seed"];
+    let mut heading =
+        vec!["schema_version", "policy", "information", "workload", "cluster", "seed"];
     heading.extend(COLUMNS.iter().map(|column| column.key));
     out.write_record(&heading)?;
     for run in &comparison.runs {
@@ -118,7 +121,7 @@ pub fn csv(comparison: &Comparison, out: impl Write) -> io::Result<()> {
         let mut row = vec![
             SCHEMA_VERSION.to_string(),
             run.policy.clone(),
-            run.knows.text(),
+            run.information.text(),
             about.workload.clone(),
             about.cluster.clone(),
             about.seed.to_string(),

@@ -169,6 +169,11 @@ impl Actor {
         self.each_of("requeuehold", jobs)
     }
 
+    /// Lets Slurm read its configuration again, whereby it counts what jobs have anew.
+    pub fn reconfigure(&self) -> Result<(), CallError> {
+        self.calls.run("scontrol", &["reconfigure"]).map(drop)
+    }
+
     /// Wakes the script of a job.
     pub fn poke(&self, target: &Target) -> Result<(), CallError> {
         self.scancel(&["--batch", "--signal=USR1"], target)

@@ -43,6 +43,8 @@ pub struct SlurmOptions {
     pub scan: Duration,
     /// How long an attempt may wait in Slurm after it was released.
     pub patience: Duration,
+    /// Whether `scontrol reconfigure` is called when Slurm counts GPUs as used that no job has.
+    pub reconfigures: bool,
     /// How long it may wait where Slurm has no GPUs to give: then it is planned anew.
     pub crowded: Duration,
 }
@@ -58,6 +60,7 @@ impl SlurmOptions {
             poll: Duration::from_secs(1),
             scan: Duration::from_millis(200),
             patience: Duration::from_secs(180),
+            reconfigures: false,
             crowded: Duration::from_secs(30),
         }
     }

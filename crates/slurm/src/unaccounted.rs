@@ -9,11 +9,18 @@ use std::time::{Duration, Instant};
 
 /// What is missing for so long is missing.
 const WINDOW: Duration = Duration::from_secs(5);
+/// Slurm is asked to count anew after so long, for it may find its count by itself.
+const COUNTED_ANEW_AFTER: Duration = Duration::from_secs(15);
+/// And again after so long.
+const COUNTED_ANEW_EVERY: Duration = Duration::from_secs(60);
 
 /// How many GPUs of each node were missing at the last looks.
 #[derive(Debug, Default)]
 pub struct Unaccounted {
     nodes: BTreeMap<String, VecDeque<(Instant, u32)>>,
+    /// Since when some have been missing, and when Slurm was asked to count anew.
+    since: Option<Instant>,
+    asked: Option<Instant>,
 }
 
 impl Unaccounted {
@@ -37,6 +44,21 @@ impl Unaccounted {
         let least = looks.iter().map(|(_, missing)| *missing).min();
         least.filter(|_| covers).unwrap_or(0)
     }
+
+    /// Whether it is time for Slurm to count anew, after a look at which some are missing or none.
+    pub fn wants_new_count(&mut self, at: Instant, missing: bool) -> bool {
+        if !missing {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(at);
+        let lately = |asked: Instant| at.duration_since(asked) < COUNTED_ANEW_EVERY;
+        let due = at.duration_since(since) >= COUNTED_ANEW_AFTER && !self.asked.is_some_and(lately);
+        if due {
+            self.asked = Some(at);
+        }
+        due
+    }
 }
 
 #[cfg(test)]
@@ -54,5 +76,19 @@ mod tests {
         assert_eq!(told, [0, 0, 0, 2, 2, 2, 2, 2, 0, 0]);
         assert_eq!(seen.note("n1", at(18), 2), 2);
         assert_eq!(seen.note("n2", at(18), 2), 0, "another node has a time of its own");
+    }
+
+    #[test]
+    fn a_new_count_is_wanted_after_a_while_and_not_at_every_look() {
+        let start = Instant::now();
+        let mut seen = Unaccounted::default();
+        let mut asked = |seconds: u64, missing| {
+            seen.wants_new_count(start + Duration::from_secs(seconds), missing)
+        };
+        let told = [(0, true), (14, true), (15, true), (16, true), (70, true), (75, true)]
+            .map(|(seconds, missing)| asked(seconds, missing));
+        assert_eq!(told, [false, false, true, false, false, true]);
+        assert!(!asked(80, false) && !asked(140, true), "they came back in between");
+        assert!(asked(155, true));
     }
 }

@@ -137,7 +137,7 @@ impl Recording {
         })
     }
 
-    /// Whether the original shuffles types, for a policy that does not tell them apart.
+    /// Whether the original shuffles types, for a policy that does not distinguish them.
     pub fn is_blind(&self) -> bool {
         !self.about.policy_name.contains("Perf") && !self.is_packed()
     }

@@ -11,7 +11,7 @@ use trainyard_profile::Catalog;
 use trainyard_report::metrics::Summary;
 use trainyard_sim::{FailureModel, Observer, Options, Outcome, Quiet, simulate};
 use trainyard_types::{Cluster, GroupId, Job, JobId, Span, Time, Want, Work};
-use trainyard_workload::freedom::{Freedom, loosen};
+use trainyard_workload::elasticity::{Elasticity, loosen};
 use trainyard_workload::tells::{Learning, TrainingSignals};
 use trainyard_workload::{Arrival, Spec, TraceJob, Workload, cluster, generate};
 
@@ -26,7 +26,7 @@ fn selection(policy: &str, settings: &[&str]) -> Selection {
 fn elastic(line: &str, spec: Spec) -> (Workload, Arc<Cluster>) {
     let (cluster, _) = cluster::parse(line).expect("a cluster");
     let workload = generate(&spec, &Catalog::builtin(), &cluster).expect("a valid spec");
-    (loosen(workload, &cluster, Freedom::Elastic), Arc::new(cluster))
+    (loosen(workload, &cluster, Elasticity::Elastic), Arc::new(cluster))
 }
 
 fn assert_sound(name: &str, outcome: &Outcome) {

@@ -16,7 +16,7 @@ use trainyard_testkit::places::shared;
 use trainyard_testkit::say;
 use trainyard_types::{Cluster, Span, Tenants};
 use trainyard_workload::import::{Format, ImportContext, import};
-use trainyard_workload::{Freedom, Workload, cluster, freedom};
+use trainyard_workload::{Elasticity, Workload, cluster, elasticity};
 
 const TABLES: &str = "data/sia/traces";
 const MINUTE: Span = Span::secs(60);
@@ -58,14 +58,20 @@ fn machines() -> Cluster {
 }
 
 /// The first jobs of a workload.
-fn jobs(path: &Path, count: usize, cluster: &Cluster, catalog: Catalog, free: Freedom) -> Workload {
+fn jobs(
+    path: &Path,
+    count: usize,
+    cluster: &Cluster,
+    catalog: Catalog,
+    free: Elasticity,
+) -> Workload {
     let rows: Vec<String> = text(path).lines().take(count + 1).map(str::to_owned).collect();
     let tenants = Tenants::default();
     let context = ImportContext { name: name(path), cluster: Some(cluster), catalog, tenants };
     let format = Format::named("pollux").expect("a known format");
     let imported = import(format, rows.join("\n").as_bytes(), context).expect("a workload");
     assert_eq!(imported.workload.jobs.len(), count);
-    freedom::loosen(imported.workload, cluster, free)
+    elasticity::loosen(imported.workload, cluster, free)
 }
 
 fn run(
@@ -107,7 +113,7 @@ fn twenty_jobs_take_as_long_as_under_the_authors_program() {
     let Some(golden) = shared("golden/sia/sia_philly1_first20_sia.json") else { return };
     let (tables, path) = (shared(TABLES).expect("tables"), shared(WORKLOAD).expect("a workload"));
     let cluster = Arc::new(machines());
-    let workload = jobs(&path, 20, &cluster, catalog(&tables), Freedom::Adaptive);
+    let workload = jobs(&path, 20, &cluster, catalog(&tables), Elasticity::Adaptive);
     let theirs = published(&golden);
     let ours = mean_jct(&workload, &run(("sia", &[]), MINUTE, &workload, &cluster));
     let alike = mean_jct(&workload, &run(("sia", &["rounding=true"]), MINUTE, &workload, &cluster));
@@ -121,7 +127,7 @@ fn twenty_tuned_jobs_take_as_long_as_under_the_authors_gavel() {
     let Some(golden) = shared("golden/sia/sia_philly1_first20_gavel.json") else { return };
     let (tables, path) = (shared(TABLES).expect("tables"), shared(WORKLOAD).expect("a workload"));
     let cluster = Arc::new(machines());
-    let workload = jobs(&path, 20, &cluster, catalog(&tables), Freedom::AsGiven);
+    let workload = jobs(&path, 20, &cluster, catalog(&tables), Elasticity::Rigid);
     let theirs = published(&golden);
     let gavel: (&str, &[&str]) = ("gavel-throughput", &["count=steps"]);
     let ours = mean_jct(&workload, &run(gavel, Span::secs(360), &workload, &cluster));

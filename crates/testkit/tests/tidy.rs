@@ -190,6 +190,80 @@ fn every_page_of_the_book_is_listed_and_every_listed_page_exists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Words that the field has better ones for: in documents, help texts and the schema of the API.
+const RETIRED_PHRASES: &[&str] = &[
+    "standing:",
+    "--standing",
+    "--freedom",
+    "as-given",
+    "plain order",
+    "cannot be told apart",
+    "not let in",
+    "who is let in",
+    "by laws",
+    "jobs of this moment on",
+    "what a submission would lead to",
+    "guard of growth",
+    "dial of fairness",
+];
+/// The same for names in the code.
+const RETIRED_NAMES: &[&str] = &[
+    "Desk",
+    "Front",
+    "Thinker",
+    "Thought",
+    "Question",
+    "Maker",
+    "Foreteller",
+    "Oracle",
+    "Foresight",
+    "Poke",
+    "Kin",
+    "Tells",
+    "Shelf",
+    "Asking",
+    "Dials",
+    "Freedom",
+    "Knows",
+    "take_stock",
+    "left_alone",
+    "forgive_policy",
+    "GATES",
+    "Gated",
+];
+
+#[test]
+fn retired_words_stay_retired() {
+    let mut wrong = Vec::new();
+    let mut texts = walk(&root().join("docs"), "md");
+    texts.extend(walk(&root().join("docs/schema"), "json"));
+    texts.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
+    texts.extend(sources().into_iter().filter(|file| short(file).starts_with("crates/cli/src")));
+    for file in texts.iter().filter(|file| !short(file).contains("docs/book/")) {
+        let text = read(file);
+        let found = RETIRED_PHRASES.iter().filter(|word| text.contains(**word));
+        wrong.extend(found.map(|word| format!("{} says `{word}`", short(file))));
+    }
+    for file in sources().into_iter().filter(|file| !file.ends_with("tidy.rs")) {
+        for (number, line) in read(&file).lines().enumerate() {
+            let is_definition = ["struct ", "enum ", "trait ", "type ", "fn ", "const "]
+                .iter()
+                .any(|kind| RETIRED_NAMES.iter().any(|name| defines(line, kind, name)));
+            if is_definition {
+                wrong.push(format!("{}:{}: {}", short(&file), number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "see docs/guide/glossary.md:\n{}", wrong.join("\n"));
+}
+
+fn defines(line: &str, kind: &str, name: &str) -> bool {
+    line.split_once(kind).is_some_and(|(_, rest)| {
+        rest.strip_prefix(name)
+            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+    })
+}
+
 #[test]
 fn every_test_that_the_security_page_names_exists() {
     let page = read(&root().join("docs/guide/security.md"));

@@ -14,7 +14,7 @@ const COLUMNS = [
   { key: "p95_completion_seconds", title: "95\u00a0% within", text: span, best: Math.min },
   { key: "mean_wait_seconds", title: "Mean wait", text: span, best: Math.min },
   { key: "makespan_seconds", title: "All over in", text: span, best: Math.min },
-  { key: "utilisation", title: "GPUs at work", text: percent, best: Math.max },
+  { key: "utilisation", title: "GPU allocation", text: percent, best: Math.max },
   { key: "worst_rho", title: "Worst ρ", text: figure, best: Math.min },
   { key: "preemptions", title: "Preemptions", text: count, best: Math.min },
   { key: "gpu_hours_lost", title: "GPU-hours lost", text: figure, best: Math.min },

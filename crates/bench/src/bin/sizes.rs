@@ -13,7 +13,7 @@ use trainyard_policies::compose::Selection;
 use trainyard_profile::Catalog;
 use trainyard_sim::{Observer, Options, simulate};
 use trainyard_types::Time;
-use trainyard_workload::freedom::{Freedom, loosen};
+use trainyard_workload::elasticity::{Elasticity, loosen};
 use trainyard_workload::{Arrival, DurationLaw, SizeLaw, Spec, cluster, generate};
 
 /// Jobs whose size is chosen.
@@ -75,7 +75,7 @@ fn crowded(policy: &str) -> Result<Snapshot> {
         ..Spec::default()
     };
     let workload = generate(&spec, &Catalog::builtin(), &cluster)?;
-    let workload = loosen(workload, &cluster, Freedom::Elastic);
+    let workload = loosen(workload, &cluster, Elasticity::Elastic);
     let mut crowd = Crowd::default();
     let pipeline = Selection::policy(policy).build()?;
     simulate(&workload, &Arc::new(cluster), pipeline, &Options::default(), &mut crowd);

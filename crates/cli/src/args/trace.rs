@@ -24,7 +24,7 @@ Files packed with gzip, zstd or xz are unpacked while they are read.";
 /// `trace ...`.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Draw a trace by laws of arrivals, durations and sizes.
+    /// Generate a trace from distributions of arrivals, durations and sizes.
     #[command(after_help = crate::spec::LAWS_HELP)]
     Generate(GenerateArgs),
     /// Read a trace of another system, report on every row, and write it in our own format.

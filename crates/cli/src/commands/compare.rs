@@ -234,7 +234,7 @@ fn print(
     output.print(&headline(&comparison.about, &format!("seed {}", comparison.about.seed)))?;
     output.print(&table::terminal(comparison, output.ink, output.width))?;
     output.print(
-        "\n* best of its column. JCT: job completion time. knows: what the policy was told of job sizes.\n",
+        "\n* best of its column. JCT: job completion time. information: what the policy was told of job sizes.\n",
     )?;
     for run in &comparison.runs {
         if let Some(gap) = run.summary.gap_worst {

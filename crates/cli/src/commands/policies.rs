@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use trainyard_framework::{ConfigError, Entry, Needs, Taxonomy, nearest};
 use trainyard_policies::registry::{ADMISSION_CONTROLS, PLACERS, POLICIES, TUNERS};
 use trainyard_report::table::listing;
-use trainyard_report::{Knows, SCHEMA_VERSION};
+use trainyard_report::{Information, SCHEMA_VERSION};
 
 /// Runs the command.
 pub fn run(args: &PoliciesArgs, output: &Output) -> Result<(), Failure> {
@@ -78,9 +78,11 @@ impl Card {
     }
 
     /// What it must know, in a few words.
-    fn knows(&self) -> String {
+    fn information(&self) -> String {
         // The error belongs to a run, not to a policy.
-        Knows::new(&self.needs, 1.0).text().replace("size ~1", "size estimate")
+        Information::new(&self.needs, 1.0)
+            .text()
+            .replace("job sizes, error 1", "job sizes, estimated")
     }
 
     fn default(&self, key: &str) -> String {
@@ -117,7 +119,7 @@ impl Card {
         let paper = if self.paper == "-" { "common knowledge" } else { self.paper };
         let facts = [
             ("paper", paper.to_owned()),
-            ("must know", self.knows()),
+            ("must know", self.information()),
             ("objective", word(&class.objective)),
             ("family", word(&class.family)),
             ("level", word(&class.level)),
@@ -128,7 +130,7 @@ impl Card {
             ),
             (
                 "types of GPU",
-                if class.heterogeneous { "tells them apart" } else { "treats them alike" }
+                if class.heterogeneous { "distinguishes them" } else { "treats them alike" }
                     .to_owned(),
             ),
             ("stops jobs", if class.preemptive { "yes (preemptive)" } else { "no" }.to_owned()),
@@ -190,14 +192,14 @@ fn policy_row(card: &Card) -> Vec<String> {
         word(&class.objective),
         if class.elastic { "elastic" } else { "rigid" }.to_owned(),
         if class.preemptive { "yes" } else { "no" }.to_owned(),
-        card.knows(),
+        card.information(),
         card.about.to_owned(),
     ]
 }
 
 fn stage_row(card: &Card) -> Vec<String> {
     let objective = word(&card.class.objective);
-    vec![card.name.to_owned(), objective, card.knows(), card.about.to_owned()]
+    vec![card.name.to_owned(), objective, card.information(), card.about.to_owned()]
 }
 
 /// The name of a variant as files write it.

@@ -105,7 +105,7 @@ fn print(
     output.print(&headline(&replicas.about, &format!("seeds {}", list.join(", "))))?;
     output.print(&replicas.terminal(output.ink))?;
     output.print(
-        "\nMean over seeds ± half of its 95 % t-interval. * best mean; ~ cannot be told apart from it, by differences at each seed.\n",
+        "\nMean over seeds ± half of its 95 % t-interval. * best mean; ~ no significant difference from it (95 %), by differences at each seed.\n",
     )?;
     output.print(&replicas.verdict())?;
     match parts {
@@ -121,7 +121,7 @@ fn add(policies: &mut Vec<Repeated>, done: &[Done]) {
             Some(policy) => policy.summaries.push(summary),
             None => policies.push(Repeated {
                 policy: one.run.policy.clone(),
-                knows: one.run.knows,
+                information: one.run.information,
                 summaries: vec![summary],
             }),
         }

@@ -46,7 +46,7 @@ pub fn run(args: &ReproduceArgs, output: &Output) -> Result<(), Failure> {
     for name in &args.names {
         match name.as_str() {
             "all" => {
-                tables.extend(published::tables()?.into_iter().filter(|table| !table.by_hand));
+                tables.extend(published::tables()?.into_iter().filter(|table| !table.slow));
             }
             name => tables.push(published::find(name)?),
         }
@@ -115,8 +115,8 @@ fn list(as_json: bool, output: &Output) -> Result<(), Failure> {
     }
     let row = |table: &Table| {
         let count = table.run.len().to_string();
-        let by_hand = if table.by_hand { "by hand" } else { "" };
-        vec![table.id.clone(), count, table.tolerance(), by_hand.into(), table.title.clone()]
+        let slow = if table.slow { "slow" } else { "" };
+        vec![table.id.clone(), count, table.tolerance(), slow.into(), table.title.clone()]
     };
     let rows: Vec<Vec<String>> = tables.iter().map(row).collect();
     let heading = ["name", "runs", "tolerance", "", "what"];
@@ -152,7 +152,7 @@ fn about(table: &Table) -> Value {
         "title": table.title,
         "source": table.source,
         "tolerance": table.tolerance(),
-        "by_hand": table.by_hand,
+        "slow": table.slow,
         "runs": runs,
     })
 }

@@ -33,7 +33,12 @@ pub fn run(args: &SimArgs, output: &Output) -> Result<(), Failure> {
         output.print_with(|out| table::csv(&comparison, out))?;
     } else if let Some(run) = comparison.runs.first() {
         output.print(&headline(&comparison.about, &format!("seed {}", options.seed)))?;
-        output.print(&format!("{}: {}\nknows: {}\n", run.policy, run.about, run.knows.text()))?;
+        output.print(&format!(
+            "{}: {}\ninformation: {}\n",
+            run.policy,
+            run.about,
+            run.information.text()
+        ))?;
         for (key, value) in &run.settings {
             output.print(&format!("{key} = {value}\n"))?;
         }

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use trainyard_report::column::COLUMNS;
 use trainyard_report::table::listing;
-use trainyard_report::{Knows, SCHEMA_VERSION, Summary};
+use trainyard_report::{Information, SCHEMA_VERSION, Summary};
 use trainyard_sim::{Quiet, simulate};
 use trainyard_workload::cluster;
 
@@ -134,7 +134,7 @@ fn run_all(
 fn run_one(cell: &Cell) -> Result<Value, Failure> {
     let Ready { given, entrant, options } = cell.ready()?;
     let pipeline = entrant.selection.build().map_err(|error| Failure::config("", error))?;
-    let knows = Knows::new(&pipeline.needs, options.estimate_error);
+    let information = Information::new(&pipeline.needs, options.estimate_error);
     let outcome = simulate(&given.workload, &given.cluster, pipeline, &options, &mut Quiet);
     let summary = Summary::new(&given.workload, &given.cluster, &outcome);
     let load = given.workload.offered_load(&given.cluster);
@@ -149,7 +149,7 @@ fn run_one(cell: &Cell) -> Result<Value, Failure> {
         "offered_load": load.is_finite().then_some(load),
         "cluster": cluster::line_of(&given.cluster),
         "seed": options.seed,
-        "knows": knows.text(),
+        "information": information.text(),
         "measures": measures.collect::<Map<String, Value>>(),
         "trouble": summary.trouble,
     }))

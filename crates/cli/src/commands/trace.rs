@@ -1,4 +1,4 @@
-//! `trainyard trace ...`: traces drawn by laws, imported, looked at and reshaped.
+//! `trainyard trace ...`: traces generated from distributions, imported, looked at and reshaped.
 
 mod look;
 mod reshaped;

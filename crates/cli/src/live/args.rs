@@ -13,7 +13,7 @@ pub enum LiveCommand {
     /// Submit one command, follow its log and end with its exit code.
     #[command(after_help = RUN_HELP)]
     Run(Box<RunArgs>),
-    /// Say what a submission would lead to, without making it: where, when, who is moved.
+    /// Dry-run a submission: where and when it would start, and which jobs it would move.
     #[command(after_help = "Example:\n  trainyard plan train.toml")]
     Plan(PlanArgs),
     /// List jobs.
@@ -29,7 +29,7 @@ pub enum LiveCommand {
         after_help = "Examples:\n  trainyard eta 12\n  trainyard eta 12 --confidence 0.95\n  trainyard eta --all"
     )]
     Eta(EtaArgs),
-    /// Lead the jobs of this moment on under other policies and compare; nothing is changed.
+    /// Simulate the current queue forward under other policies and compare; nothing is changed.
     #[command(
         after_help = "Examples:\n  trainyard whatif --policy srtf,tiresias\n  trainyard whatif --policy 'las:quantum=10m' --horizon 12h"
     )]

@@ -123,7 +123,11 @@ const MEASURES: [Measure; 9] = [
     Measure::less("p95 JCT", |row| row.p95_completion_seconds, length),
     Measure::less("mean wait", |row| row.mean_wait_seconds, length),
     Measure::less("makespan", |row| row.makespan_seconds, length),
-    Measure::more("use", |row| row.utilisation, |value| format!("{:.1} %", value * 100.0)),
+    Measure::more(
+        "GPU allocation",
+        |row| row.utilisation,
+        |value| format!("{:.1} %", value * 100.0),
+    ),
     Measure::less("worst rho", |row| row.worst_rho, |value| format!("{value:.2}")),
     Measure::less("preempted", |row| row.preemptions as f64, |value| format!("{value:.0}")),
     Measure::less("GPU-h lost", |row| row.gpu_hours_lost, |value| format!("{value:.1}")),

@@ -120,6 +120,9 @@ pub struct SlurmArgs {
     /// The account for jobs.
     #[arg(long, value_name = "NAME", requires = "slurm")]
     pub slurm_account: Option<String>,
+    /// Call `scontrol reconfigure` when Slurm counts GPUs as used that no job has, at most once a minute.
+    #[arg(long, requires = "slurm")]
+    pub slurm_reconfigure: bool,
     /// How often Slurm is looked at when nothing happens.
     #[arg(long, value_name = "SPAN", default_value = "1s")]
     pub slurm_poll: String,

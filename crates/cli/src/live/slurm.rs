@@ -106,6 +106,7 @@ impl Found {
         let mut options = SlurmOptions::new(places.run.clone(), self.inventory);
         options.partition.clone_from(&args.slurm_partition);
         options.account.clone_from(&args.slurm_account);
+        options.reconfigures = args.slurm_reconfigure;
         options.poll = Duration::from_micros(poll.0).max(Duration::from_millis(50));
         let reports = move |report| {
             // Nobody listens any more when the daemon ends.

@@ -91,8 +91,8 @@ fn json_has_the_measures_of_every_run() {
         assert!((0.0..=1.0).contains(&used), "{used}");
         assert!(summary["cost"].as_f64() > Some(0.0));
     }
-    assert_eq!(runs[0]["knows"]["work_left"], "nothing");
-    assert_eq!(runs[1]["knows"]["work_left"], "estimate");
+    assert_eq!(runs[0]["information"]["work_left"], "nothing");
+    assert_eq!(runs[1]["information"]["work_left"], "estimate");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn csv_has_one_row_for_each_policy() {
     let run = place.run(&words("compare --csv --policies fifo,sjf --generate jobs=20"));
     let rows = lines(&run.out);
     assert_eq!(rows.len(), 3);
-    assert!(rows[0].starts_with("schema_version,policy,knows,"), "{}", rows[0]);
+    assert!(rows[0].starts_with("schema_version,policy,information,"), "{}", rows[0]);
     assert!(rows[1].starts_with("1,fifo,nothing,"), "{}", rows[1]);
 }
 
@@ -127,7 +127,7 @@ fn sim_writes_its_jobs_and_its_log() {
     let place = Place::new("sim");
     let run = place.run(&words("sim --policy las --generate jobs=10 --jobs-out j.csv --log l.txt"));
     assert_eq!(run.code, 0, "{}", run.err);
-    assert!(run.out.contains("knows: nothing"), "{}", run.out);
+    assert!(run.out.contains("information: nothing"), "{}", run.out);
     assert_eq!(lines(&place.read("j.csv")).len(), 11);
     assert!(place.read("l.txt").contains("launch 0 n0["), "{}", place.read("l.txt"));
     assert_eq!(place.files(), ["j.csv", "l.txt"]);
@@ -172,7 +172,10 @@ fn stages_and_settings_are_composed_by_name() {
     let value: Value = serde_json::from_str(&run.out).expect("JSON");
     let settings = &value["runs"][0]["settings"];
     assert_eq!(settings["tiresias.thresholds"], "[1h,10h]");
-    assert_eq!((&settings["placer"], &settings["gate"]), (&"best-fit".into(), &"load".into()));
+    assert_eq!(
+        (&settings["placer"], &settings["admission control"]),
+        (&"best-fit".into(), &"load".into())
+    );
     assert_eq!(settings["load.load"], "1.5");
 }
 
@@ -184,7 +187,7 @@ fn semantics_change_settings_that_the_user_did_not_give() {
             format!("sim --policy srtf --semantics tiresias --generate jobs=20 --json {extra}");
         let run = place.run(&words(line.trim()));
         let value: Value = serde_json::from_str(&run.out).expect("JSON");
-        assert_eq!(value["runs"][0]["knows"]["work_left"], "exact");
+        assert_eq!(value["runs"][0]["information"]["work_left"], "exact");
         value["runs"][0]["settings"]["srtf.mode"].clone()
     };
     assert_eq!(setting(""), "refill");

@@ -217,7 +217,7 @@ pub const ROUTES: &[Route] = &[
         ),
     Route::get("/v1/plan", "plan", Gives::One(shape::<PlanAnswer>), known!(call::plan))
         .with_body(Verb::Post, shape::<SubmitRequest>)
-        .about(Some(Role::User), "Says what a submission would lead to, without making it."),
+        .about(Some(Role::User), "Dry-runs a submission."),
     Route::get("/v1/nodes", "nodes", Gives::List("nodes", shape::<NodeRow>), known!(call::nodes))
         .about(Some(Role::Viewer), "Lists nodes."),
     Route::get("/v1/nodes/{name}/act", "node", Gives::One(shape::<NodeRow>), known!(call::node))

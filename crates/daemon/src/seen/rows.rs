@@ -244,7 +244,7 @@ impl DaemonSnapshot {
         levels
     }
 
-    /// Jobs that wait, by tenant and phase, and those that were not let in, by the reason. Texts are made once for each
+    /// Jobs that wait, by tenant and phase, and those that were not admitted, by the reason. Texts are made once for each
     /// row, not for each job.
     fn queued(&self) -> Levels {
         let state = &self.snapshot.state;

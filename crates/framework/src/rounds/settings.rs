@@ -28,7 +28,7 @@ pub struct RoundSettings {
     /// Gavel's rules only: the least time between two computations of shares.
     pub reset_min: Span,
     /// Gavel's rules only: the order of types is shuffled anew in each round, from this seed of a run. For policies
-    /// that do not tell types apart.
+    /// that do not distinguish types.
     pub shuffle: Option<u64>,
     /// Whether choices without a share may fill what is idle.
     pub fill: bool,

@@ -14,7 +14,7 @@ use trainyard_types::{GpuType, Measured, StepSeen};
 /// How batches are chosen and fits are trusted.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Care {
-    /// The guard of accuracy, but for the present batch.
+    /// The batch growth limit, but for the present batch.
     pub guard: Guard,
     /// By how many of its own doubts the time of an iteration is taken to be longer.
     pub uncertainty: f64,
@@ -81,12 +81,12 @@ fn fingerprint(measured: &Measured) -> u64 {
     hasher.finish()
 }
 
-/// A fit whose times are longer by its doubts.
+/// A fit whose times are longer by its relative errors.
 struct Doubted<'a>(&'a Fitted, f64);
 
 impl IterationTime for Doubted<'_> {
     fn seconds(&self, size: Size, local: u32, accumulated: u32) -> f64 {
-        let factor = 1.0 + self.1.abs() * self.0.doubt(size);
+        let factor = 1.0 + self.1.abs() * self.0.relative_error(size);
         let seconds = self.0.seconds(size, local, accumulated);
         if self.1 < 0.0 { seconds / factor } else { seconds * factor }
     }

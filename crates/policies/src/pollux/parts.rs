@@ -6,7 +6,7 @@ use trainyard_profile::goodput::Size;
 use trainyard_types::placement::lowest_bits;
 use trainyard_types::{Placement, Shape};
 
-/// How types of GPU are told apart.
+/// How types of GPU are distinguished.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Types {

@@ -63,14 +63,14 @@ pub fn kept(age: f64, restarts: u32, restart: f64) -> f64 {
 
 /// The best choice for all candidates.
 pub fn solve(
-    dials: &Weights,
+    weights: &Weights,
     capacity: impl IntoIterator<Item = u32>,
     candidates: &[Candidate<'_>],
     aim: &Aim,
 ) -> Chosen {
     let mut choices = Choices::new(capacity);
     for candidate in candidates {
-        choices.job(dials.row(candidate));
+        choices.job(weights.row(candidate));
     }
     choices.best(aim)
 }

@@ -6,7 +6,7 @@ use crate::training::{BatchLimits, BatchSplit};
 /// Batch sizes that are tried, from the smallest to the largest by equal factors (the authors' number).
 pub const BATCHES_TRIED: u32 = 50;
 
-/// A guard of accuracy: how far a batch may grow.
+/// The batch growth limit.
 ///
 /// Efficiency only says how much a larger batch is worth while training goes well; a batch far beyond the first can
 /// end at a worse model, and one that jumps can diverge. So a user may bound both.

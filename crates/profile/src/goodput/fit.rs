@@ -92,7 +92,7 @@ impl Fitted {
     ///
     /// The error on what was seen with the same kind of exchange, and [`UNSEEN_DOUBT`] for every doubling of GPUs
     /// beyond it; an exchange that was never seen counts from one GPU on.
-    pub fn doubt(&self, size: Size) -> f64 {
+    pub fn relative_error(&self, size: Size) -> f64 {
         let seen = &self.seen[size.exchange() as usize];
         let known = if seen.count > 0 { seen.gpus_most } else { 1 };
         let beyond = (f64::from(size.gpus.max(1)) / f64::from(known)).max(1.0);

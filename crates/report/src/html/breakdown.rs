@@ -20,7 +20,7 @@ pub(super) fn section(parts: &Parts) -> String {
     let seeds = match first.seeds.len() {
         0 | 1 => String::new(),
         count => format!(
-            " Means over {count} seeds ± half of their 95 % t-intervals; ~ marks what cannot be told apart from the best."
+            " Means over {count} seeds ± half of their 95 % t-intervals; ~ marks no significant difference from the best (95 %)."
         ),
     };
     let mut html = format!(

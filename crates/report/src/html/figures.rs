@@ -88,7 +88,7 @@ pub(super) fn over_time(comparison: &Comparison) -> String {
         let name = escape(&one.policy);
         let used = small(
             one,
-            ("used", "GPUs used"),
+            ("used", "GPU allocation"),
             Area {
                 run,
                 values: &one.curves.used,

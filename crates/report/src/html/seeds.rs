@@ -1,4 +1,4 @@
-//! Several seeds: means with their intervals, and who cannot be told apart.
+//! Several seeds: means with their intervals, and which policies do not differ significantly.
 
 use crate::chart::{Caption, Whisker, escape, whiskers};
 use crate::column::{COLUMNS, Column};
@@ -15,7 +15,7 @@ pub(super) fn section(replicas: &Replicas) -> String {
     let mut html = format!(
         "<section aria-labelledby=\"h-seeds\" id=\"seeds-section\"><h2 id=\"h-seeds\">Over {count} seeds</h2>\n\
          <p class=\"note\">Mean over the seeds {} ± half of its 95 % t-interval. The best mean of each column is marked; \
-         ~ marks what cannot be told apart from it, by the differences at each seed.</p>\n",
+         ~ marks no significant difference from it (95 %), by the differences at each seed.</p>\n",
         seed_list(&replicas.seeds)
     );
     html.push_str(&table(replicas, &columns));
@@ -42,12 +42,12 @@ pub(super) fn seed_list(seeds: &[u64]) -> String {
 fn table(replicas: &Replicas, columns: &[&Column]) -> String {
     let mut html = String::from(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"h-seeds\"><table class=\"sortable\" id=\"seeds\"><thead><tr>\
-         <th scope=\"col\" aria-sort=\"none\"><button>policy</button></th><th scope=\"col\" class=\"words\" aria-sort=\"none\"><button>knows</button></th>",
+         <th scope=\"col\" aria-sort=\"none\"><button>policy</button></th><th scope=\"col\" class=\"words\" aria-sort=\"none\"><button>information</button></th>",
     );
     html.push_str(&headings(columns));
     html.push_str("</tr></thead><tbody>\n");
     for (index, one) in replicas.policies.iter().enumerate() {
-        let (name, knows) = (escape(&one.policy), escape(&one.knows.text()));
+        let (name, knows) = (escape(&one.policy), escape(&one.information.text()));
         let _ = write!(html, "<tr><th scope=\"row\">{name}</th><td class=\"words\">{knows}</td>");
         for column in columns {
             html.push_str(&interval_cell(replicas, index, column));
@@ -79,7 +79,7 @@ pub(super) fn interval_cell(replicas: &Replicas, policy: usize, column: &Column)
             "<td class=\"best\" data-v=\"{value}\">{text}<span class=\"hidden\"> (best)</span></td>"
         ),
         Mark::Alike => format!(
-            "<td class=\"alike\" data-v=\"{value}\">{text} <span aria-hidden=\"true\">~</span><span class=\"hidden\"> (cannot be told apart from the best)</span></td>"
+            "<td class=\"alike\" data-v=\"{value}\">{text} <span aria-hidden=\"true\">~</span><span class=\"hidden\"> (no significant difference from the best)</span></td>"
         ),
         Mark::Plain => format!("<td data-v=\"{value}\">{text}</td>"),
     }
@@ -118,11 +118,11 @@ fn figure(replicas: &Replicas) -> String {
     )
 }
 
-/// For each measure, from the best to the worst, policies that cannot be told apart in one box.
+/// For each measure, from the best to the worst, policies that do not differ significantly in one box.
 fn groups(replicas: &Replicas) -> String {
     let mut html = String::from(
-        "<div class=\"card alike-groups\" id=\"alike\"><h3>Who cannot be told apart</h3>\n\
-         <p class=\"note\">From the best mean to the worst. Policies in one box cannot be told apart with these seeds; a policy may be in two boxes.</p><dl>\n",
+        "<div class=\"card alike-groups\" id=\"alike\"><h3>No significant difference</h3>\n\
+         <p class=\"note\">From the best mean to the worst. Policies in one box do not differ significantly (95 %) with these seeds; a policy may be in two boxes.</p><dl>\n",
     );
     for column in COMPARED.iter().filter_map(|key| COLUMNS.iter().find(|one| one.key == *key)) {
         let groups = replicas.alike(column);

@@ -124,6 +124,14 @@ impl Worker {
             }
         }
         let missing = self.missing(seen, began, &counted);
+        let wants = self.unaccounted.wants_new_count(began, !missing.is_empty());
+        if wants && self.options.reconfigures {
+            let gpus: u32 = missing.values().sum();
+            match self.actor.reconfigure() {
+                Ok(()) => tracing::warn!(gpus, "Slurm was told to count its GPUs anew"),
+                Err(error) => tracing::warn!(gpus, "Slurm does not count its GPUs anew: {error}"),
+            }
+        }
         let by_name: BTreeMap<&str, &SlurmNode> =
             seen.nodes.iter().map(|node| (node.name.as_str(), node)).collect();
         let mut reports: Vec<(String, NodeSeen)> = Vec::new();

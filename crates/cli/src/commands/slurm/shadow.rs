@@ -15,7 +15,7 @@ use crate::{figures, options};
 use trainyard_framework::Knowledge;
 use trainyard_policies::registry::Traits;
 use trainyard_report::html::More;
-use trainyard_report::{About, Comparison, Knows, Run};
+use trainyard_report::{About, Comparison, Information, Run};
 use trainyard_sim::{Options, Outcome, Point, Series};
 use trainyard_slurm::{History, Inventory, NodeFilter, SlurmSeen};
 use trainyard_types::{Span, Time};
@@ -242,15 +242,15 @@ fn cut(done: &mut Done, rebuilt: &Rebuilt, window: Time) {
     outcome.series.points.truncate(points.max(1));
     let given = &rebuilt.given;
     let old = &done.run;
-    let mut knows = old.knows;
-    if knows.work_left != Knowledge::Nothing {
+    let mut information = old.information;
+    if information.work_left != Knowledge::Nothing {
         // What was expected at submission is an estimate, however it was made.
         let error = (rebuilt.error_of_lengths() * 100.0).round() / 100.0;
-        knows = Knows { work_left: Knowledge::Estimate, error, ..knows };
+        information = Information { work_left: Knowledge::Estimate, error, ..information };
     }
     done.run = Run {
         about: old.about.clone(),
-        knows,
+        information,
         settings: old.settings.clone(),
         ..Run::new(&old.policy, &given.workload, &given.cluster, outcome)
     };

@@ -50,7 +50,7 @@ impl Says {
         match self {
             Says::Better => "better",
             Says::Worse => "worse",
-            Says::Open => "cannot be told apart",
+            Says::Open => "no significant difference",
             Says::TooFew => "too few jobs",
         }
     }
@@ -122,7 +122,7 @@ pub fn print(shown: &Shown, out: &OutArgs, output: &Output) -> Result<(), Failur
     ))?;
     let heading = [
         "policy",
-        "knows",
+        "information",
         "waiting",
         "95 %",
         "completion",
@@ -161,7 +161,7 @@ fn row(run: &Run, during: &During, verdict: Option<&Verdict>) -> Vec<String> {
     let summary = &run.summary;
     let mut row = vec![
         run.policy.clone(),
-        if verdict.is_some() { run.knows.text() } else { "-".to_owned() },
+        if verdict.is_some() { run.information.text() } else { "-".to_owned() },
         span_text(summary.queueing_s.mean),
         span_text(summary.queueing_s.p95),
         span_text(summary.jct_s.mean),

@@ -159,7 +159,7 @@ fn the_map_shows_jobs_shares_free_and_lost_gpus_and_the_queue_below() {
  n0  up  h100  0 of 4 GPUs free  64 CPUs  512 GiB
  e 4 ada job4 [0,1,2,3]
 
-      id name         user     state      for GPUs  done where, or why it wai
+      id name         user     state         for GPUs  done where, or why it wai
 e      4 job4         ada      running        4s    4  25 % n0[0-3]
 f      5 job5         bob      running        5s    1       n1[0]
 g      6 job6         bob      running        5s    1       n1[0]

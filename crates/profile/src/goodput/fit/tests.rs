@@ -182,10 +182,14 @@ fn doubt_grows_with_the_distance_to_what_was_seen() {
     let observations = [(1, 16), (2, 16), (4, 16), (4, 64)];
     let observations = observations.map(|(gpus, local)| seen(&TRUTH, 1, gpus, local));
     let fitted = fit(&observations).unwrap();
-    let doubt = |nodes, gpus| fitted.doubt(Size { nodes, gpus });
+    let relative_error = |nodes, gpus| fitted.relative_error(Size { nodes, gpus });
     assert_eq!(fitted.error(Exchange::Network), None);
     assert!(fitted.error(Exchange::Node).unwrap() < 0.1);
-    assert!(doubt(1, 8) > doubt(1, 4) && doubt(2, 8) > doubt(1, 8) && doubt(4, 16) > doubt(2, 8));
+    assert!(
+        relative_error(1, 8) > relative_error(1, 4)
+            && relative_error(2, 8) > relative_error(1, 8)
+            && relative_error(4, 16) > relative_error(2, 8)
+    );
 }
 
 #[test]
@@ -218,7 +222,7 @@ fn times_that_fall_with_more_work_are_fitted_without_harm() {
             let seconds = fitted.seconds(Size { nodes: gpus.div_ceil(4), gpus }, 32, 2);
             assert!(seconds.is_finite() && seconds > 0.0, "{fitted:?}");
         }
-        assert!(fitted.doubt(Size { nodes: 9, gpus: 64 }).is_finite());
+        assert!(fitted.relative_error(Size { nodes: 9, gpus: 64 }).is_finite());
         assert_eq!(Ok(fitted), fit(&observations));
     }
 }

@@ -10,51 +10,51 @@ use trainyard_types::{Cluster, Job};
 
 /// What a policy may choose for the jobs of a workload.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Freedom {
+pub enum Elasticity {
     /// What each job itself allows.
     #[default]
-    AsGiven,
+    Rigid,
     /// The number of GPUs too, from one up; the batch stays.
     Elastic,
     /// The number of GPUs and, of jobs that follow a measured training on more than one GPU, the batch.
     Adaptive,
 }
 
-impl Freedom {
+impl Elasticity {
     /// All, from the least to the most.
-    pub const ALL: [Freedom; 3] = [Freedom::AsGiven, Freedom::Elastic, Freedom::Adaptive];
+    pub const ALL: [Elasticity; 3] = [Elasticity::Rigid, Elasticity::Elastic, Elasticity::Adaptive];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Freedom::AsGiven => "as-given",
-            Freedom::Elastic => "elastic",
-            Freedom::Adaptive => "adaptive",
+            Elasticity::Rigid => "rigid",
+            Elasticity::Elastic => "elastic",
+            Elasticity::Adaptive => "adaptive",
         }
     }
 
-    /// The freedom of that name.
-    pub fn named(name: &str) -> Option<Freedom> {
-        Freedom::ALL.into_iter().find(|freedom| freedom.name() == name)
+    /// The elasticity of that name.
+    pub fn named(name: &str) -> Option<Elasticity> {
+        Elasticity::ALL.into_iter().find(|elasticity| elasticity.name() == name)
     }
 }
 
-/// The same jobs with more freedom. Jobs that take a part of a GPU, and jobs that already allow several sizes, keep
+/// The same jobs with more elasticity. Jobs that take a part of a GPU, and jobs that already allow several sizes, keep
 /// theirs.
 ///
 /// The most GPUs are those that share a batch of the smallest local size, or those that the model was measured on;
 /// at least what is asked for and at most what the cluster has of acceptable types.
-pub fn loosen(mut workload: Workload, cluster: &Cluster, freedom: Freedom) -> Workload {
-    if freedom == Freedom::AsGiven {
+pub fn loosen(mut workload: Workload, cluster: &Cluster, elasticity: Elasticity) -> Workload {
+    if elasticity == Elasticity::Rigid {
         return workload;
     }
-    workload.name = format!("{}, {} jobs", workload.name, freedom.name());
+    workload.name = format!("{}, {} jobs", workload.name, elasticity.name());
     for one in &mut workload.jobs {
         let profile = workload.catalog.get(one.job.model);
         let job = Arc::make_mut(&mut one.job);
         let adapts =
             profile.training.as_ref().is_some_and(|training| training.gpus_most != Some(1));
-        if freedom == Freedom::Adaptive && adapts {
+        if elasticity == Elasticity::Adaptive && adapts {
             job.want.batch = None;
         }
         if job.want.is_rigid() && job.want.permille == 1000 {
@@ -90,19 +90,19 @@ mod tests {
     use trainyard_profile::Catalog;
     use trainyard_types::{JobId, Time, Want, Work};
 
-    fn loosened(want: Want, freedom: Freedom) -> Want {
+    fn loosened(want: Want, elasticity: Elasticity) -> Want {
         let catalog = Catalog::builtin();
         let model = catalog.find("pollux-cifar10-b4096").expect("a model of the zoo");
         let job = Job { want, model, ..Job::simple(JobId(0), Time::ZERO, 1) };
         let jobs = vec![TraceJob::new(job, Work(10.0))];
         let workload = Workload { jobs, catalog, ..Workload::empty("one") };
         let cluster = crate::cluster::parse_line("4x8 a100").expect("a cluster");
-        loosen(workload, &cluster, freedom).jobs[0].job.want.clone()
+        loosen(workload, &cluster, elasticity).jobs[0].job.want.clone()
     }
 
     #[test]
     fn a_rigid_job_may_have_any_size() {
-        let want = loosened(Want::gpus(2), Freedom::Elastic);
+        let want = loosened(Want::gpus(2), Elasticity::Elastic);
         assert_eq!((want.gpus_min, want.gpus), (1, 2));
         assert!((2..=32).contains(&want.gpus_max), "{want:?}");
     }
@@ -110,10 +110,10 @@ mod tests {
     #[test]
     fn what_is_given_or_elastic_or_a_part_of_a_gpu_stays() {
         let rigid = Want::gpus(2);
-        assert_eq!(loosened(rigid.clone(), Freedom::AsGiven), rigid);
+        assert_eq!(loosened(rigid.clone(), Elasticity::Rigid), rigid);
         let own = Want { gpus_min: 2, gpus_max: 3, ..rigid.clone() };
-        assert_eq!(loosened(own.clone(), Freedom::Elastic), own);
+        assert_eq!(loosened(own.clone(), Elasticity::Elastic), own);
         let part = Want { permille: 500, ..Want::gpus(1) };
-        assert_eq!(loosened(part.clone(), Freedom::Adaptive), part);
+        assert_eq!(loosened(part.clone(), Elasticity::Adaptive), part);
     }
 }
