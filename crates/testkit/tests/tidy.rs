@@ -67,6 +67,32 @@ fn crates_depend_only_downwards() {
 }
 
 #[test]
+fn the_code_map_is_what_the_manifests_say() {
+    let text = read(&root().join("ARCHITECTURE.md"));
+    let map = text.split("```text\ntypes\n").nth(1).and_then(|rest| rest.split("```").next());
+    let map = format!("types\n{}", map.expect("the code map begins with types"));
+    let mut told: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for line in map.lines().filter(|line| !line.contains(" join them")) {
+        let mut words = line.split_whitespace();
+        let name = words.next().expect("no empty line");
+        let mut others: Vec<&str> = words.collect();
+        others.sort_unstable();
+        assert!(told.insert(name, others).is_none(), "ARCHITECTURE.md names {name} twice");
+    }
+    for (name, _) in DIRECTIONS {
+        let manifest: toml::Table = read(&root().join(format!("crates/{name}/Cargo.toml")))
+            .parse()
+            .expect("a manifest is TOML");
+        let dependencies = manifest["dependencies"].as_table().expect("a table");
+        let mut real: Vec<&str> =
+            dependencies.keys().filter_map(|name| name.strip_prefix("trainyard-")).collect();
+        real.sort_unstable();
+        assert_eq!(told.remove(name), Some(real), "ARCHITECTURE.md on crate {name}");
+    }
+    assert!(told.is_empty(), "ARCHITECTURE.md names crates that are not there: {told:?}");
+}
+
+#[test]
 fn files_and_functions_fit_in_a_head() {
     let mut wrong = Vec::new();
     for file in sources() {
