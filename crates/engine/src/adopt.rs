@@ -195,7 +195,6 @@ impl Engine {
             free.take(live.state.planned.as_ref().expect("granted jobs have a plan"));
         }
         for node in &self.state.cluster.nodes {
-            free.set_pool(node.id, self.free.pool(node.id));
             free.set_up(node.id, self.machines.in_service(node.id));
         }
         free.set_windows(Arc::clone(&self.state.windows));

@@ -204,10 +204,6 @@ impl Engine {
             Event::GpuReturned(gpu) => self.return_gpu(gpu),
             Event::Claimed(node, gpus) => self.claim(at, node, gpus),
             Event::RoundOver => self.round_over = true,
-            Event::PoolChanged(node, pool) => {
-                self.free.set_pool(node, pool);
-                self.wants_decision = true;
-            }
             Event::Needed(pool, nodes) => self.needed(pool, nodes),
             Event::WindowSet(window) => self.window_set(at, window),
             Event::WindowRemoved(id) => self.window_removed(at, id),

@@ -319,11 +319,6 @@ impl Free {
         self.refresh_whole(id);
     }
 
-    /// Moves a node to another pool.
-    pub fn set_pool(&mut self, id: NodeId, pool: PoolId) {
-        self.nodes[id.index()].pool = pool;
-    }
-
     /// Withdraws the wholly free GPUs of `placement` for good; used on copies that serve as a hint.
     pub fn block(&mut self, placement: &Placement) {
         for &(id, mask) in placement.masks() {

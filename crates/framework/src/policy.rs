@@ -31,17 +31,6 @@ pub trait Place: Send {
     /// GPUs for one grant, out of what is free; nothing if it cannot be.
     fn try_place(&mut self, ask: &Ask<'_>, free: &Free, view: &View<'_>) -> Option<Placement>;
 
-    /// Up to `most` different placements, best first, for those who choose among them.
-    fn candidates(
-        &mut self,
-        ask: &Ask<'_>,
-        free: &Free,
-        view: &View<'_>,
-        most: usize,
-    ) -> Vec<Placement> {
-        if most == 0 { Vec::new() } else { self.try_place(ask, free, view).into_iter().collect() }
-    }
-
     /// Whether a job that already holds fitting GPUs stays there without asking.
     fn keeps(&self) -> bool {
         true

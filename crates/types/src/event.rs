@@ -91,8 +91,6 @@ pub enum Event {
     GpuReturned(GpuAt),
     /// So many GPUs of a node are in use by others, who are not ours to stop.
     Claimed(NodeId, u32),
-    /// The pool a node belongs to changed: loaned or reclaimed.
-    PoolChanged(NodeId, PoolId),
     /// The owner of a pool needs so many of its nodes; the others are lent.
     Needed(PoolId, u32),
     /// The price of a type changed.

@@ -57,10 +57,6 @@ id!(
     /// Jobs that belong together, such as the trials of one search.
     GroupId, u32, "group-"
 );
-id!(
-    /// A job's own operators or stages, for planners that look inside.
-    GraphId, u32, "graph-"
-);
 
 /// One GPU: its node, and its index within that node (0..64).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! What a user asked for, and what has happened to it so far.
 
 use crate::{
-    Allocation, Attempt, BatchLimits, GpuType, GraphId, GroupId, JobId, Measured, ModelId, PoolId,
+    Allocation, Attempt, BatchLimits, GpuType, GroupId, JobId, Measured, ModelId, PoolId,
     Rate, Span, TenantId, Time, Work,
 };
 use serde::{Deserialize, Serialize};
@@ -52,8 +52,6 @@ pub struct Job {
     pub batch_mode: BatchMode,
     /// The search it is a trial of.
     pub group: Option<GroupId>,
-    /// Its own operators or stages, for policies and planners that look inside.
-    pub inner: Option<GraphId>,
 }
 
 /// How often a job is tried again after a failure of its own, unless it says otherwise: the same in job files, batch
@@ -83,7 +81,6 @@ impl Job {
             retries_max: RETRIES_DEFAULT,
             batch_mode: BatchMode::Static,
             group: None,
-            inner: None,
         }
     }
 

@@ -40,7 +40,7 @@ pub use event::{Action, Cause, Event, Sample, Why};
 pub use grant::{Allocation, Grant, HostShare, Knobs, Member, Shape, Share, Split};
 pub use idmap::IdMap;
 pub use ids::{
-    Attempt, GpuAt, GpuType, GraphId, GroupId, JobId, ModelId, NodeId, PoolId, TenantId,
+    Attempt, GpuAt, GpuType, GroupId, JobId, ModelId, NodeId, PoolId, TenantId,
 };
 pub use idset::{Id, IdSet};
 pub use job::{BatchMode, Class, End, Job, JobState, Phase, Progress, RETRIES_DEFAULT, Want};
