@@ -341,7 +341,7 @@ fn scale_load(given: &mut Given, load: f64) -> Result<(), Failure> {
         // What is set for a job keeps its distance from the submission.
         let shifted = |time: Time| moved + time.since(before);
         job.not_before = job.not_before.map(shifted);
-        for (time, _) in &mut job.worth {
+        for (time, _) in &mut job.value {
             *time = shifted(*time);
         }
         job.submitted = moved;

@@ -70,11 +70,11 @@ impl Figures {
             sum.pending += (jct - one.ran.as_secs_f64() / 60.0) / count;
             sum.preemptions += f64::from(one.preemptions);
             sum.makespan = sum.makespan.max(one.ended.as_secs_f64() / 60.0);
-            let Some((first, most)) = job.worth.first() else { continue };
+            let Some((first, most)) = job.value.first() else { continue };
             deadlines += 1.0;
             sum.miss += f64::from(u8::from(one.ended > *first));
-            let met = job.worth.iter().find(|(by, _)| one.ended <= *by);
-            sum.soft_miss += 1.0 - met.map_or(0.0, |(_, worth)| worth / most);
+            let met = job.value.iter().find(|(by, _)| one.ended <= *by);
+            sum.soft_miss += 1.0 - met.map_or(0.0, |(_, value)| value / most);
         }
         sum.miss /= deadlines;
         sum.soft_miss /= deadlines;
@@ -124,7 +124,7 @@ fn jobs_that_make_no_sense_leave_the_rest_alone() {
     let mut add = |gpus: u32, seconds: f64, deadline: u64| {
         let id = JobId(workload.jobs.len() as u32);
         let mut job = Job::simple(id, minutes(30), gpus);
-        job.worth = vec![(minutes(deadline), 1.0)];
+        job.value = vec![(minutes(deadline), 1.0)];
         workload.jobs.push(TraceJob::new(job, Work(seconds)));
     };
     // Over before it came, nothing to do, wider than the cluster, and one that is sound.
@@ -158,7 +158,7 @@ fn a_deadline_that_cannot_be_promised_says_by_how_much() {
     let mut host = Host::new(Cluster::uniform(1, 1, "v100"), Tenants::default(), pipeline);
     let job = |id: u32, seconds: f64, deadline: u64| Job {
         declared: Some(Work(seconds)),
-        worth: vec![(Time(Span::secs(deadline).0), 1.0)],
+        value: vec![(Time(Span::secs(deadline).0), 1.0)],
         ..Job::simple(JobId(id), Time::ZERO, 1)
     };
     // The first takes three leases of 20 minutes, so that the second could be over at 4800 s at the soonest.

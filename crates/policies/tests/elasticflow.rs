@@ -189,7 +189,7 @@ fn odd_jobs() -> (Workload, Arc<Cluster>) {
         job.submitted = Time::ZERO + Span::secs(100);
         (job.want.gpus_min, job.want.gpus_max) = gpus;
         job.model = model.unwrap_or(job.model);
-        job.worth = due.map(|due| (Time::ZERO + Span::secs(due), 1.0)).into_iter().collect();
+        job.value = due.map(|due| (Time::ZERO + Span::secs(due), 1.0)).into_iter().collect();
         workload.jobs.push(TraceJob::new(job, Work(work)));
     };
     job((1, 4), Some(erratic), Some(4000), 10_000.0);

@@ -133,13 +133,13 @@ pub const COLUMNS: &[Column] = columns! {
     "deadlines_met" "deadlines met" Part High WhereAny
         "The part of all deadlines that was met."
         => |s| s.deadlines.map(|d| d.met as f64 / d.total.max(1) as f64);
-    "worth" "worth" Factor High Page
-        "What the deadlines met are worth." => |s| s.deadlines.map(|d| d.worth);
+    "value" "value" Factor High Page
+        "What the deadlines met are worth." => |s| s.deadlines.map(|d| d.value);
     "deadlines_missed_first" "first missed" Part Low Page
         "The part of jobs with a deadline that missed their first one."
         => |s| s.deadlines.map(|d| d.missed_first as f64 / d.total.max(1) as f64);
-    "worth_missed" "worth missed" Part Low Page
-        "Mean over jobs with a deadline of one less the worth met over the worth of the first deadline."
+    "value_missed" "value missed" Part Low Page
+        "Mean over jobs with a deadline of one less the value met over the value of the first deadline."
         => |s| s.deadlines.map(|d| d.missed_worth / d.total.max(1) as f64);
     "deadlines_queueing_mean_s" "deadline wait" Seconds Low Page
         "Mean time without GPUs of finished jobs with a deadline." => |s| s.deadlines.map(|d| d.queueing_mean_s);

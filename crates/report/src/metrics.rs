@@ -60,7 +60,7 @@ pub struct Summary {
     pub restarts: u64,
     /// Jain's index over the tenants' mean slowdowns: 1 when all fare alike, 1/n when one bears everything.
     pub fairness: Option<f64>,
-    /// Deadlines and worth, where any job has them.
+    /// Deadlines and value, where any job has them.
     pub deadlines: Option<Deadlines>,
     /// GPU time held times the price of its type.
     pub cost: f64,
@@ -124,7 +124,7 @@ pub struct Spread {
     pub max: f64,
 }
 
-/// Deadlines met and worth earned.
+/// Deadlines met and value earned.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Deadlines {
     /// Jobs with a deadline.
@@ -132,12 +132,12 @@ pub struct Deadlines {
     /// Those that finished by their last deadline.
     pub met: u64,
     /// What the deadlines met are worth.
-    pub worth: f64,
+    pub value: f64,
     /// What meeting every first deadline would be worth.
-    pub worth_possible: f64,
+    pub value_possible: f64,
     /// Jobs that missed their first deadline.
     pub missed_first: u64,
-    /// What was missed: the sum over jobs of one less the worth met over the worth of the first deadline.
+    /// What was missed: the sum over jobs of one less the value met over the value of the first deadline.
     pub missed_worth: f64,
     /// Mean time without GPUs of those that finished, in seconds.
     pub queueing_mean_s: f64,
@@ -324,23 +324,23 @@ fn count_ends(outcome: &Outcome) -> Ends {
 fn deadlines(workload: &Workload, outcome: &Outcome) -> Option<Deadlines> {
     let mut sum = Deadlines::default();
     for one in workload.jobs.iter().filter(|one| outcome.measures(one.job.id)) {
-        if let Some((_, worth)) = one.job.worth.first() {
+        if let Some((_, value)) = one.job.value.first() {
             sum.total += 1;
-            sum.worth_possible += worth;
+            sum.value_possible += value;
         }
     }
     let mut earned = 0.0;
     let (mut in_time, mut finished) = (0, 0);
     for one in outcome.finished() {
         let job = &workload.jobs[one.job.index()].job;
-        let Some((first, most)) = job.worth.first() else { continue };
+        let Some((first, most)) = job.value.first() else { continue };
         finished += 1;
         sum.queueing_mean_s += one.ended.since(job.submitted).minus(one.ran).as_secs_f64();
         in_time += u64::from(one.ended <= *first);
-        if let Some((_, worth)) = job.worth.iter().find(|(by, _)| one.ended <= *by) {
+        if let Some((_, value)) = job.value.iter().find(|(by, _)| one.ended <= *by) {
             sum.met += 1;
-            sum.worth += worth;
-            earned += if *most > 0.0 { worth / most } else { 1.0 };
+            sum.value += value;
+            earned += if *most > 0.0 { value / most } else { 1.0 };
         }
     }
     sum.queueing_mean_s /= finished.max(1) as f64;
@@ -406,7 +406,7 @@ mod tests {
         for (index, seconds) in [(0, 60.0), (1, 30.0)] {
             let mut job = Job::simple(JobId(index), Time::from_secs_f64(f64::from(index)), 4);
             if index == 1 {
-                job.worth =
+                job.value =
                     vec![(Time::from_secs_f64(80.0), 5.0), (Time::from_secs_f64(100.0), 2.0)];
             }
             let (job, work) = (Arc::new(job), Work(seconds));
@@ -429,8 +429,8 @@ mod tests {
         let met = Deadlines {
             total: 1,
             met: 1,
-            worth: 2.0,
-            worth_possible: 5.0,
+            value: 2.0,
+            value_possible: 5.0,
             missed_first: 1,
             missed_worth: 0.6,
             queueing_mean_s: 59.0,

@@ -142,7 +142,7 @@ fn search(trials: u32, seed: u64, deadline: Time) -> Workload {
             model,
             want: Want { gpus_max: 8, ..Want::gpus(1) },
             group: Some(GroupId(1)),
-            worth: vec![(deadline, 1.0)],
+            value: vec![(deadline, 1.0)],
             ..Job::simple(JobId(id), Time::ZERO, 1)
         };
         // Two hours on one GPU.

@@ -31,8 +31,9 @@ pub struct Job {
     pub weight: f64,
     /// How much work its user said it is.
     pub declared: Option<Work>,
-    /// Worth if finished by then, best first; empty means no deadline. One entry is a hard deadline, several a soft one.
-    pub worth: Vec<(Time, f64)>,
+    /// Its value if it is finished by then, best first; empty means no deadline. One entry is a hard deadline, several a soft one.
+    #[serde(alias = "worth")]
+    pub value: Vec<(Time, f64)>,
     /// Jobs that must finish well before this one starts.
     pub after: Vec<JobId>,
     /// The earliest start.
@@ -71,7 +72,7 @@ impl Job {
             priority: 0,
             weight: 1.0,
             declared: None,
-            worth: Vec::new(),
+            value: Vec::new(),
             after: Vec::new(),
             not_before: None,
             run_max: None,
@@ -86,7 +87,7 @@ impl Job {
 
     /// The last moment at which finishing is worth anything.
     pub fn deadline(&self) -> Option<Time> {
-        self.worth.last().map(|(time, _)| *time)
+        self.value.last().map(|(time, _)| *time)
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn generate(spec: &Spec, catalog: &Catalog) -> Result<Workload, Input
         let due = (arrival + (SLACK * seconds).trunc()).trunc();
         job.model = kind.model;
         job.class = Class::Guaranteed;
-        job.worth = vec![(Time::from_secs_f64(due), 1.0)];
+        job.value = vec![(Time::from_secs_f64(due), 1.0)];
         job.want.gpus_min = 1;
         job.want.gpus_max = kind.largest().max(gpus);
         let iterations = (seconds * kind.speed(gpus)?).trunc();

@@ -181,7 +181,7 @@ impl<'a> Extras<'a> {
         if self.deadline.chance(self.spec.deadline_share) {
             let slacks = &self.spec.deadline_slack;
             let slack = slacks[(self.deadline.uniform() * slacks.len() as f64) as usize];
-            job.worth = self.worth(job.submitted.as_secs_f64(), slack * seconds);
+            job.value = self.value(job.submitted.as_secs_f64(), slack * seconds);
         }
         job.priority = i32::from(self.priority.chance(self.spec.priority_share));
         let fails = self.failure.chance(self.spec.failure_share);
@@ -195,16 +195,16 @@ const SOFT_WORTH: [f64; 4] = [1.0, 0.8, 0.5, 0.2];
 
 impl Extras<'_> {
     /// A deadline so many seconds after submission, strict or soft.
-    fn worth(&mut self, submitted: f64, seconds: f64) -> Vec<(Time, f64)> {
+    fn value(&mut self, submitted: f64, seconds: f64) -> Vec<(Time, f64)> {
         let strict = vec![(Time::from_secs_f64(submitted + seconds), 1.0)];
         if !self.tolerance.chance(self.spec.soft_share) {
             return strict;
         }
         let (accepted, _) = self.spec.soft_tolerance[self.tolerance.index(&self.tolerance_sums)];
         let last = (SOFT_WORTH.len() - 1) as f64;
-        let step = |(index, worth): (usize, &f64)| {
+        let step = |(index, value): (usize, &f64)| {
             let delay = accepted * seconds * index as f64 / last;
-            (Time::from_secs_f64(submitted + seconds + delay), *worth)
+            (Time::from_secs_f64(submitted + seconds + delay), *value)
         };
         let soft: Vec<(Time, f64)> = SOFT_WORTH.iter().enumerate().map(step).collect();
         // A delay below the resolution of time is none.
@@ -343,10 +343,10 @@ mod tests {
         let (soft, strict) = (make(&spec), make(&Spec { soft_share: 0.0, ..spec.clone() }));
         let mut counts = [0.0; 5];
         for (soft, strict) in soft.jobs.iter().zip(&strict.jobs) {
-            assert_eq!(soft.job.worth[0], strict.job.worth[0]);
-            assert!(soft.job.worth.is_sorted_by(|one, next| one.0 < next.0 && one.1 > next.1));
+            assert_eq!(soft.job.value[0], strict.job.value[0]);
+            assert!(soft.job.value.is_sorted_by(|one, next| one.0 < next.0 && one.1 > next.1));
             let from = soft.job.submitted;
-            let first = soft.job.worth[0].0.since(from).as_secs_f64();
+            let first = soft.job.value[0].0.since(from).as_secs_f64();
             let last = soft.job.deadline().expect("a deadline").since(from).as_secs_f64();
             let delays = [0.0, 0.05, 0.1, 0.2, 0.5];
             let index = delays.iter().position(|delay| (last / first - 1.0 - delay).abs() < 1e-3);
@@ -357,7 +357,7 @@ mod tests {
         }
         let half = make(&Spec { soft_share: 0.5, ..spec });
         let share =
-            half.jobs.iter().filter(|one| one.job.worth.len() == 4).count() as f64 / 20_000.0;
+            half.jobs.iter().filter(|one| one.job.value.len() == 4).count() as f64 / 20_000.0;
         assert!((share - 0.5 * 0.97).abs() < 0.02, "{share}");
     }
 

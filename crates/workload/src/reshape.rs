@@ -136,7 +136,7 @@ fn keep(workload: &Workload, chosen: &[u32]) -> Workload {
 fn move_to(job: &mut Job, moved: impl Fn(Time) -> Time) {
     job.submitted = moved(job.submitted);
     job.not_before = job.not_before.map(&moved);
-    for (time, _) in &mut job.worth {
+    for (time, _) in &mut job.value {
         *time = moved(*time);
     }
 }
@@ -171,7 +171,7 @@ mod tests {
             let mut job =
                 Job::simple(JobId(index), Time::from_secs_f64(f64::from(index) * 10.0), 2);
             job.tenant = team;
-            job.worth = vec![(Time(job.submitted.0 + 5_000_000), 1.0)];
+            job.value = vec![(Time(job.submitted.0 + 5_000_000), 1.0)];
             job.after = if index > 0 { vec![JobId(index - 1)] } else { Vec::new() };
             workload.labels.push(format!("j{index}"));
             workload.jobs.push(TraceJob::new(job, Work(7.0)));
@@ -195,7 +195,7 @@ mod tests {
         let part = slice(&workload(), Time::from_secs_f64(20.0), Time::from_secs_f64(50.0));
         assert_eq!(part.labels, ["j2", "j3", "j4"]);
         assert_eq!(part.jobs[0].job.submitted, Time::ZERO);
-        assert_eq!(part.jobs[0].job.worth[0].0, Time::from_secs_f64(5.0));
+        assert_eq!(part.jobs[0].job.value[0].0, Time::from_secs_f64(5.0));
         assert!(part.jobs[0].job.after.is_empty());
         assert_eq!(part.jobs[1].job.after, [JobId(0)]);
     }
@@ -205,7 +205,7 @@ mod tests {
         let fast = scale_load(&workload(), 2.0);
         assert_eq!(fast.span(), Span::secs(45));
         let last = &fast.jobs[9].job;
-        assert_eq!(last.worth[0].0.since(last.submitted), Span::secs(5));
+        assert_eq!(last.value[0].0.since(last.submitted), Span::secs(5));
     }
 
     #[test]

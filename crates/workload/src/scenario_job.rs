@@ -22,7 +22,7 @@ const KEYS: [&str; 24] = [
     "max",
     "kinds",
     "deadline",
-    "worth",
+    "value",
     "after",
     "not-before",
     "limit",
@@ -231,17 +231,17 @@ fn read_times(words: &JobWords<'_>, job: &mut Job) -> Result<(), InputError> {
     job.run_max = words.span("limit")?;
     job.min_run = words.span("min-run")?.unwrap_or(Span::ZERO);
     if let Some(deadline) = words.moment("deadline")? {
-        job.worth.push((deadline, 1.0));
+        job.value.push((deadline, 1.0));
     }
-    for item in words.get("worth").unwrap_or("").split(',').filter(|item| !item.is_empty()) {
-        let pair = item.split_once(':').and_then(|(moment, worth)| {
+    for item in words.get("value").unwrap_or("").split(',').filter(|item| !item.is_empty()) {
+        let pair = item.split_once(':').and_then(|(moment, value)| {
             let moment: Span = moment.parse().ok()?;
-            let worth: f64 = worth.parse().ok()?;
-            worth.is_finite().then_some((Time::ZERO + moment, worth))
+            let value: f64 = value.parse().ok()?;
+            value.is_finite().then_some((Time::ZERO + moment, value))
         });
-        let pair = pair.filter(|(time, _)| job.worth.last().is_none_or(|last| last.0 < *time));
-        let expected = "moments and worths such as `5m:10,10m:5`, ascending";
-        job.worth.push(pair.ok_or_else(|| words.wrong("worth", expected))?);
+        let pair = pair.filter(|(time, _)| job.value.last().is_none_or(|last| last.0 < *time));
+        let expected = "moments and values such as `5m:10,10m:5`, ascending";
+        job.value.push(pair.ok_or_else(|| words.wrong("value", expected))?);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Our own trace format, version 1: CSV, or JSON lines with the same names.
 //!
 //! Needed are `id`, `submit_s`, `gpus` and one of `steps` and `duration_s`; columns come in any order and unknown
-//! ones are refused. A list (`kinds`, `after`, `worth`) is separated by `|` in CSV and is an array in JSON.
+//! ones are refused. A list (`kinds`, `after`, `value`) is separated by `|` in CSV and is an array in JSON.
 //! JSON lines begin with the line `{"trainyard_trace":1}`.
 //!
 //! | column | means |
@@ -17,7 +17,7 @@
 //! | `permille` | thousandths of each GPU |
 //! | `gpu_memory_mib`, `cpus_per_gpu`, `memory_mib_per_gpu` | needed on and beside each GPU |
 //! | `priority`, `weight`, `class` | how it may be treated |
-//! | `worth` | `3600:10\|7200:5`: deadlines and what meeting them is worth |
+//! | `value` | `3600:10\|7200:5`: deadlines and what meeting them is worth |
 //! | `after` | jobs that must finish first |
 //! | `run_max_s`, `min_run_s` | time limit, undisturbed time |
 //! | `preemptible`, `retries_max`, `group` | whether it may be stopped, tries, the search it belongs to |

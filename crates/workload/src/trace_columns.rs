@@ -33,7 +33,7 @@ columns! {
     Weight "weight",
     Class "class",
     Deadline "deadline_s",
-    Worth "worth",
+    Value "value",
     After "after",
     NotBefore "not_before_s",
     RunMax "run_max_s",
@@ -58,6 +58,8 @@ impl Column {
 
     /// The column of that name.
     pub fn find(name: &str) -> Option<Column> {
+        // What it was called before version 0.1 was out.
+        let name = if name == "worth" { "value" } else { name };
         COLUMNS.iter().find(|(_, known)| *known == name).map(|(column, _)| *column)
     }
 

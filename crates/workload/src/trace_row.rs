@@ -270,21 +270,21 @@ fn read_times(row: &Row<'_>, job: &mut Job) -> Result<(), InputError> {
     job.run_max = row.seconds(Column::RunMax)?.map(Span::from_secs_f64);
     job.min_run = Span::from_secs_f64(row.seconds(Column::MinRun)?.unwrap_or(0.0));
     if let Some(deadline) = row.seconds(Column::Deadline)? {
-        if row.get(Column::Worth).is_some() {
-            return Err(row.wrong(Column::Deadline, "either `deadline_s` or `worth`, not both"));
+        if row.get(Column::Value).is_some() {
+            return Err(row.wrong(Column::Deadline, "either `deadline_s` or `value`, not both"));
         }
-        job.worth = vec![(Time::from_secs_f64(deadline), 1.0)];
+        job.value = vec![(Time::from_secs_f64(deadline), 1.0)];
     }
-    for item in row.list(Column::Worth) {
+    for item in row.list(Column::Value) {
         let expected =
             "deadlines and what meeting them is worth, as `3600:10|7200:5`, times ascending";
-        let pair = item.split_once(':').and_then(|(time, worth)| {
+        let pair = item.split_once(':').and_then(|(time, value)| {
             let time = time.trim().parse().ok().filter(|time| (0.0..=1e10).contains(time))?;
-            let worth: f64 = worth.trim().parse().ok()?;
-            worth.is_finite().then_some((Time::from_secs_f64(time), worth))
+            let value: f64 = value.trim().parse().ok()?;
+            value.is_finite().then_some((Time::from_secs_f64(time), value))
         });
-        let pair = pair.filter(|(time, _)| job.worth.last().is_none_or(|last| last.0 < *time));
-        job.worth.push(pair.ok_or_else(|| row.wrong(Column::Worth, expected))?);
+        let pair = pair.filter(|(time, _)| job.value.last().is_none_or(|last| last.0 < *time));
+        job.value.push(pair.ok_or_else(|| row.wrong(Column::Value, expected))?);
     }
     Ok(())
 }

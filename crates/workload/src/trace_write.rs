@@ -82,16 +82,16 @@ impl Writer<'_> {
             Column::Priority => unless(job.priority, 0),
             Column::Weight => unless(job.weight, 1.0),
             Column::Class => class_text(job.class),
-            Column::Deadline => match job.worth[..] {
+            Column::Deadline => match job.value[..] {
                 [(time, 1.0)] => seconds(time.0),
                 _ => None,
             },
-            Column::Worth => match job.worth[..] {
+            Column::Value => match job.value[..] {
                 [(_, 1.0)] => None,
                 _ => joined(
-                    job.worth
+                    job.value
                         .iter()
-                        .map(|(time, worth)| format!("{}:{worth}", seconds_text(time.0))),
+                        .map(|(time, value)| format!("{}:{value}", seconds_text(time.0))),
                 ),
             },
             Column::After => joined(job.after.iter().map(|other| self.workload.label(*other))),
@@ -148,7 +148,7 @@ fn json(column: Column, text: &str) -> Value {
         | Column::Class
         | Column::BatchMode => text.into(),
         Column::Preemptible => (text == "true").into(),
-        Column::Kinds | Column::After | Column::Worth | Column::Batches => {
+        Column::Kinds | Column::After | Column::Value | Column::Batches => {
             text.split('|').map(Value::from).collect::<Vec<Value>>().into()
         }
         _ => serde_json::from_str(text).unwrap_or_else(|_| text.into()),

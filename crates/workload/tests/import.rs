@@ -179,9 +179,9 @@ fn chronus_has_soft_deadlines_in_minutes() {
         0,vc,1,10,5,vgg16,6,14,159-189,10-8,0,soft\n1,vc,0,10,5,vgg16,6,14,159,10,0,strict\n";
     let imported = read(text);
     assert_eq!(summary(&imported), "chronus 2 1; 1 it asks for no GPU @3\n0 600 1x1000 360");
-    let worth = &imported.workload.jobs[0].job.worth;
+    let value = &imported.workload.jobs[0].job.value;
     assert_eq!(
-        worth[..],
+        value[..],
         [(Time::from_secs_f64(10_140.0), 10.0), (Time::from_secs_f64(11_940.0), 8.0)]
     );
 }

@@ -11,7 +11,7 @@ tenant    research weight 3
 tenant    team-a weight 2 ceiling 4 parent research
 job a     at 0s   wants 4   work 100s   model generic
 job b     at 10s  wants 8   work 50s    tenant team-a  priority 3  min 2 max 8 kinds v100 deadline 5m after a not-before 1m limit 2h min-run 30s fixed share 500 class guaranteed
-job c     at 5s   wants 1   work 3000   model gavel-a3c worth 1m:10,2m:5 fails 10s declares 9 retries 0 weight 0.5 nodes 1 memory 900 group 7 pool default
+job c     at 5s   wants 1   work 3000   model gavel-a3c value 1m:10,2m:5 fails 10s declares 9 retries 0 weight 0.5 nodes 1 memory 900 group 7 pool default
 policy    las thresholds=[1h]
 policy    fifo
 place     fewest-nodes
@@ -38,7 +38,7 @@ fn every_line_is_understood() {
     assert_eq!((b.job.run_max, b.job.min_run), (Some(Span::secs(7200)), Span::secs(30)));
     assert_eq!((b.job.preemptible, b.job.class, b.job.priority), (false, Class::Guaranteed, 3));
     let c = &scenario.workload.jobs[1];
-    assert_eq!((c.work, c.job.declared, c.job.worth.len()), (Work(3000.0), Some(Work(9.0)), 2));
+    assert_eq!((c.work, c.job.declared, c.job.value.len()), (Work(3000.0), Some(Work(9.0)), 2));
     assert_eq!(c.fails_at, Some(Work(71.758)));
     let choice = |name: &str, settings: &str, line| Choice {
         name: name.into(),

@@ -60,7 +60,7 @@ fn names_of_other_jobs_are_resolved_whatever_the_order() {
 
 #[test]
 fn every_fault_names_line_field_value_and_expectation() {
-    let head = "id,submit_s,gpus,steps,model,kinds,gpus_min,class,after,deadline_s,worth\n";
+    let head = "id,submit_s,gpus,steps,model,kinds,gpus_min,class,after,deadline_s,value\n";
     for (row, expected) in [
         (
             "a,0,0,5,,,,,,,",
@@ -89,7 +89,7 @@ fn every_fault_names_line_field_value_and_expectation() {
             "line 2: `after` cannot be `b`: expected the id of a job in this trace",
         ),
         ("a,0,1,5,,,,,,9,8:1", "line 2: `deadline_s` cannot be `9`: expected either"),
-        ("a,0,1,5,,,,,,,8:1|7:1", "line 2: `worth` cannot be"),
+        ("a,0,1,5,,,,,,,8:1|7:1", "line 2: `value` cannot be"),
         (
             "a,0,1,5,,,,,,,\na,1,1,5,,,,,,,",
             "line 3: `id` cannot be `a`: expected an id that no earlier job has",
@@ -109,11 +109,11 @@ fn every_fault_names_line_field_value_and_expectation() {
 #[test]
 fn json_lines_take_the_same_names() {
     let text = "{\"trainyard_trace\":1}\n\n{\"id\":\"a\",\"submit_s\":1.5,\"gpus\":2,\"steps\":7,\"kinds\":[\"a100\"],\
-                \"worth\":[[60,2],[90,1]],\"preemptible\":false}\n{\"id\":3,\"submit_s\":0,\"gpus\":1,\"steps\":1,\"after\":[\"a\"]}\n";
+                \"value\":[[60,2],[90,1]],\"preemptible\":false}\n{\"id\":3,\"submit_s\":0,\"gpus\":1,\"steps\":1,\"after\":[\"a\"]}\n";
     let workload = jsonl(text).unwrap();
     assert_eq!(workload.labels, ["3", "a"]);
     let job = &workload.jobs[1].job;
-    assert_eq!(job.worth, [(Time(60_000_000), 2.0), (Time(90_000_000), 1.0)]);
+    assert_eq!(job.value, [(Time(60_000_000), 2.0), (Time(90_000_000), 1.0)]);
     assert!(!job.preemptible && job.want.kinds[..] == [GpuType(1)]);
     for (text, expected) in [
         ("", "line 1: `trainyard_trace` is missing"),
@@ -212,7 +212,7 @@ prop_compose! {
         (model, tenant, priority) in (0..9u32, 0..3u32, any::<i32>()),
         (weight, class) in (1e-3..1e3f64, 0..3u8),
         (declared, fails_at) in (prop::option::of(1e-3..1e9f64), prop::option::of(1e-3..1e9f64)),
-        worth in prop::collection::btree_map(0..1u64 << 50, -9.0..9.0f64, 0..3),
+        value in prop::collection::btree_map(0..1u64 << 50, -9.0..9.0f64, 0..3),
         after in prop::collection::btree_set(0..count as u32, 0..2),
         (not_before, run_max) in (prop::option::of(0..1u64 << 50), prop::option::of(0..1u64 << 50)),
         (min_run, preemptible, retries_max, group) in (0..1u64 << 40, any::<bool>(), any::<u16>(), prop::option::of(0..9u32)),
@@ -224,7 +224,7 @@ prop_compose! {
             class: [Class::Guaranteed, Class::BestEffort, Class::Opportunistic][usize::from(class)],
             priority, weight,
             declared: declared.map(Work),
-            worth: worth.into_iter().map(|(time, worth)| (Time(time), worth)).collect(),
+            value: value.into_iter().map(|(time, value)| (Time(time), value)).collect(),
             after: after.into_iter().map(JobId).collect(),
             not_before: not_before.map(Time),
             run_max: run_max.map(Span),
@@ -282,7 +282,7 @@ proptest! {
         rows in "([a-z0-9,.|:\"\n-]{0,40}\n){0,4}",
         fields in prop::collection::vec(prop::collection::vec("[0-9a-z.:|-]{0,4}", 11), 0..4),
     ) {
-        let head = "id,submit_s,gpus,steps,model,kinds,gpus_min,class,after,deadline_s,worth\n";
+        let head = "id,submit_s,gpus,steps,model,kinds,gpus_min,class,after,deadline_s,value\n";
         let table: Vec<String> = fields.iter().map(|row| row.join(",")).collect();
         for text in [text.clone(), rows.clone(), format!("{head}{rows}"), format!("{head}{}", table.join("\n"))] {
             let _ = csv(&text);

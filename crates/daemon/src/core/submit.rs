@@ -258,7 +258,7 @@ impl Core {
             let ahead = (begin * 1e6 - self.wall as f64).max(0.0);
             Time(now.0 + ahead as u64)
         });
-        let worth = spec.deadline_seconds.map(|seconds| (now + Span::from_secs_f64(seconds), 1.0));
+        let value = spec.deadline_seconds.map(|seconds| (now + Span::from_secs_f64(seconds), 1.0));
         Job {
             tenant,
             model,
@@ -267,7 +267,7 @@ impl Core {
             priority: spec.priority,
             weight: spec.weight,
             declared,
-            worth: worth.into_iter().collect(),
+            value: value.into_iter().collect(),
             // Those that are over have finished, or the submission would have been refused.
             after: (spec.after.iter().map(|job| JobId(*job)))
                 .filter(|job| self.records.contains_key(job))

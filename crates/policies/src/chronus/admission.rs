@@ -62,7 +62,7 @@ impl Chronus {
     }
 
     fn judge(&self, one: &Facts<'_>, outlook: &mut Outlook) -> Record {
-        let steps = one.job.spec.worth.clone();
+        let steps = one.job.spec.value.clone();
         let standing = if steps.is_empty() { Standing::BestEffort } else { Standing::Refused };
         let mut record = Record {
             standing,

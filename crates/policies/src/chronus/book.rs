@@ -22,7 +22,7 @@ pub(super) enum Standing {
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) standing: Standing,
-    /// Deadlines that may be promised, with their worth, soonest first.
+    /// Deadlines that may be promised, with their value, soonest first.
     pub(super) steps: Vec<(Time, f64)>,
     /// The moment by which it must be over: the last step if one was promised, else the first.
     pub(super) by: Option<Time>,

@@ -56,13 +56,13 @@ fn draft<'a>(row: &Row<'a>, sink: &mut Sink) -> Result<Draft<'a>, Skip> {
     }
     if row.need_number(6, 0.0..=1.0)? == 0.0 {
         draft.job.class = Class::Guaranteed;
-        draft.job.worth = worth(row, submitted)?;
+        draft.job.value = value(row, submitted)?;
     }
     sink.note_end(row.line, row.text(9).unwrap_or("not stated"));
     Ok(draft)
 }
 
-fn worth(row: &Row<'_>, submitted: f64) -> Result<Vec<(Time, f64)>, Skip> {
+fn value(row: &Row<'_>, submitted: f64) -> Result<Vec<(Time, f64)>, Skip> {
     let list = |column: usize| -> Result<Vec<f64>, Skip> {
         let wrong = || row.wrong(column, "numbers from 0 separated by `-`, such as 159-189");
         let number = |text: &str| {

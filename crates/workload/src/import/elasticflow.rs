@@ -59,7 +59,7 @@ fn draft<'a>(row: &Row<'a>, sink: &mut Sink) -> Result<Draft<'a>, Skip> {
     let is_best_effort = row.number(8, 0.0..=1.0)? == Some(1.0);
     if let Some(deadline) = deadline.filter(|_| !is_best_effort) {
         draft.job.class = Class::Guaranteed;
-        draft.job.worth = vec![(Time::from_secs_f64(deadline), 1.0)];
+        draft.job.value = vec![(Time::from_secs_f64(deadline), 1.0)];
     }
     Ok(draft)
 }

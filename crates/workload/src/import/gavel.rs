@@ -146,7 +146,7 @@ impl Line<'_> {
         let factor = self.number((form.factor, "SLO"), -1.0..=1e9)?.filter(|factor| *factor > 0.0);
         if let Some(factor) = factor {
             let deadline = (arrival + factor * seconds).min(SECONDS_MAX);
-            draft.job.worth = vec![(Time::from_secs_f64(deadline), 1.0)];
+            draft.job.value = vec![(Time::from_secs_f64(deadline), 1.0)];
         }
         Ok(draft)
     }

@@ -222,7 +222,7 @@ impl ImportReport {
 /// Jobs whose last deadline is over when they come.
 fn late(workload: &Workload) -> Option<String> {
     let is_late = |one: &&TraceJob| {
-        one.job.worth.last().is_some_and(|(deadline, _)| *deadline <= one.job.submitted)
+        one.job.value.last().is_some_and(|(deadline, _)| *deadline <= one.job.submitted)
     };
     let first = workload.jobs.iter().find(is_late)?;
     let count = workload.jobs.iter().filter(is_late).count();
@@ -300,7 +300,7 @@ mod tests {
         for (id, deadline) in [(0, 500), (1, 50)] {
             let at = |seconds: u64| Time(seconds * 1_000_000);
             let mut job = Job::simple(JobId(id), at(100), 1);
-            job.worth = vec![(at(deadline), 1.0)];
+            job.value = vec![(at(deadline), 1.0)];
             workload.jobs.push(TraceJob::new(job, Work(10.0)));
             workload.labels.push(format!("job-{id}"));
         }

@@ -259,7 +259,7 @@ fn from_first(workload: &mut Workload, first: Time) {
         let job = Arc::make_mut(&mut one.job);
         job.submitted = moved(job.submitted);
         job.not_before = job.not_before.map(moved);
-        for (time, _) in &mut job.worth {
+        for (time, _) in &mut job.value {
             *time = moved(*time);
         }
     }
