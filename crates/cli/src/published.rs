@@ -480,7 +480,7 @@ fn refuse_dry(row: &Row, given: &Given, outcome: &Outcome) -> Result<(), Failure
         Some(last) if outcome.measured.is_some() && outcome.ended > last => {
             let short = outcome.ended.since(last);
             Err(Failure::Operation(format!(
-                "{}: the last job comes {short} before the measured ones are over; state more `jobs`",
+                "{}: the last job comes {short} before the measured ones have ended; state more `jobs`",
                 row.name
             )))
         }

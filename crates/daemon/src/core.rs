@@ -529,8 +529,8 @@ impl Core {
         let name = messages::name_of_end(end);
         let Some(record) = self.records.get(&job).map(Arc::clone) else { return };
         let sentence = match &record.said {
-            Some(said) => format!("job {} is over: {name} ({said})", job.0),
-            None => format!("job {} is over: {name}", job.0),
+            Some(said) => format!("job {} ended: {name} ({said})", job.0),
+            None => format!("job {} ended: {name}", job.0),
         };
         self.event("ended", Some(job), &sentence, json!({ "end": name }));
         if end == End::Finished {
@@ -585,5 +585,5 @@ pub(crate) fn no_such_job(job: JobId, ends: &BTreeMap<JobId, End>) -> Problem {
 
 /// The job ended before it could be acted on.
 pub(crate) fn over_already(job: JobId, end: &str) -> Problem {
-    Problem::new(Code::Conflict, format!("job {} is over already: {end}", job.0))
+    Problem::new(Code::Conflict, format!("job {} has ended already: {end}", job.0))
 }

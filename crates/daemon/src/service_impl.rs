@@ -243,7 +243,9 @@ impl Service for ServiceImpl {
                 return Err(lost());
             };
             let row = self.look().await?.windows().into_iter().find(|row| row.id == id);
-            row.ok_or_else(|| Problem::new(Code::NotFound, format!("window {id} is over already")))
+            row.ok_or_else(|| {
+                Problem::new(Code::NotFound, format!("window {id} has ended already"))
+            })
         })
     }
 

@@ -19,7 +19,7 @@ pub enum Refusal {
     #[error("it runs already and stays as it is: its GPUs count as used by others until it ends")]
     Runs,
     /// It is over.
-    #[error("it is over ({0})")]
+    #[error("it has ended ({0})")]
     Over(String),
     /// It is ours.
     #[error("it is under Trainyard already")]
@@ -31,7 +31,7 @@ pub enum Refusal {
     #[error("it is part of an array: only single jobs can be taken over")]
     Array,
     /// It depends on others.
-    #[error("it waits for other jobs ({0}): take it over when they are over")]
+    #[error("it waits for other jobs ({0}): take it over when they have ended")]
     Dependency(String),
     /// Somebody held it.
     #[error("it is held ({0}): whoever held it must release it first")]

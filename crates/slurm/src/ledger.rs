@@ -60,6 +60,10 @@ pub struct PersistedRun {
     /// How often Slurm forgot its job before it ran.
     #[serde(default)]
     pub forgotten: u32,
+    /// When it was released first, in seconds of Unix time: how long it waits in Slurm does not begin anew with a
+    /// daemon.
+    #[serde(default)]
+    pub released: Option<u64>,
 }
 
 /// What an attempt is about to do.

@@ -139,6 +139,11 @@ impl Run {
     }
 }
 
+/// Seconds of Unix time.
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 /// The thread's own.
 pub struct Worker {
     options: SlurmOptions,
@@ -203,7 +208,13 @@ impl Worker {
             let folder = Folder::new(&self.options.run_dir, job, course.attempt);
             // What was said before was reported before, but for the newest.
             run.ear.listen(&folder);
-            run.released = (course.stage == Stage::Released).then(Instant::now);
+            if course.stage == Stage::Released {
+                // Slurm has at least a few seconds with this daemon, whatever was before.
+                let before = course.released.map_or(0, |at| unix_seconds().saturating_sub(at));
+                let most = self.options.crowded.saturating_sub(Duration::from_secs(5));
+                let before = Duration::from_secs(before).min(most);
+                run.released = Instant::now().checked_sub(before).or(Some(Instant::now()));
+            }
             run.kill_at = course.stop.as_ref().map(orders::kill_at);
         }
         self.runs.insert(job, run);

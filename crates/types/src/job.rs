@@ -1,8 +1,8 @@
 //! What a user asked for, and what has happened to it so far.
 
 use crate::{
-    Allocation, Attempt, BatchLimits, GpuType, GroupId, JobId, Measured, ModelId, PoolId,
-    Rate, Span, TenantId, Time, Work,
+    Allocation, Attempt, BatchLimits, GpuType, GroupId, JobId, Measured, ModelId, PoolId, Rate,
+    Span, TenantId, Time, Work,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;

@@ -149,7 +149,7 @@ fn a_program_that_stops_telling_is_called_hung_with_its_rank_and_its_user_decide
     let failed = submit_still(&daemon, "fail");
     daemon.wait_until(&failed, "failed");
     let events = daemon.said(&["events"]);
-    assert!(events.contains(&format!("job {failed} is over: failed (hung: ")), "{events}");
+    assert!(events.contains(&format!("job {failed} ended: failed (hung: ")), "{events}");
 
     let again = submit_still(&daemon, "restart");
     daemon.wait_to_hear(&["events"], &format!("job {again} attempt 1: hung, no step"));

@@ -74,7 +74,7 @@ impl Core {
         }
         if self.records.len() + checked.len() > OPEN_MAX {
             let detail =
-                format!("{OPEN_MAX} jobs wait or run already: try again when some are over");
+                format!("{OPEN_MAX} jobs wait or run already: try again when some have ended");
             return Err(Problem::new(Code::TooMany, detail));
         }
         self.check_room(caller, &checked)?;
@@ -337,7 +337,8 @@ impl Core {
         match end.or_else(|| ends.get(&job).copied()) {
             Some(End::Finished) => Ok(()),
             Some(_) => {
-                let detail = format!("job {job} is over and did not finish: nothing can follow it");
+                let detail =
+                    format!("job {job} has ended and did not finish: nothing can follow it");
                 Err(Problem::field(Code::Infeasible, "after", detail))
             }
             None => {

@@ -178,7 +178,7 @@ pub const ROUTES: &[Route] = &[
             param("user", Kind::Text, "Of this user only."),
             param("tenant", Kind::Text, "Of this tenant only."),
             param("state", Kind::Text, "State there only."),
-            param("all", Kind::Flag, "Jobs that are over too, newest first."),
+            param("all", Kind::Flag, "Ended jobs too, newest first."),
             param("limit", Kind::Count, "At most so many rows; 1000 by default."),
             param("before", Kind::Count, "Only ids below this one, to page on."),
         ]),

@@ -98,7 +98,7 @@ impl ServiceImpl {
             job,
             state: row.state,
             since: row.since,
-            reasons: vec!["it is over".to_owned()],
+            reasons: vec!["it has ended".to_owned()],
             data: Vec::new(),
             blockers: Vec::new(),
             nearest_change: None,

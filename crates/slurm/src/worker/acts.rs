@@ -1,6 +1,6 @@
 //! What is done to jobs of Slurm, one call for many where Slurm's programs can. Each is asked first whether it still is ours.
 
-use super::Worker;
+use super::{Worker, unix_seconds};
 use crate::act::{Place, Submission, job_name, minutes};
 use crate::call::CallError;
 use crate::decide::Known;
@@ -133,6 +133,7 @@ impl Worker {
         let entry = self.ledger.entries.get_mut(&job).expect("it was there above");
         if let Some(course) = &mut entry.attempt {
             course.stage = Stage::Released;
+            course.released.get_or_insert_with(unix_seconds);
         }
         if let Some(run) = self.runs.get_mut(&job) {
             run.released.get_or_insert_with(Instant::now);

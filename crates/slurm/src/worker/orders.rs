@@ -82,6 +82,7 @@ impl Worker {
             stop: None,
             started: false,
             forgotten: 0,
+            released: None,
         });
         if let Some(run) = self.runs.get_mut(&job) {
             (run.written, run.ear) = Default::default();

@@ -6,7 +6,7 @@ use crate::decide::Known;
 use crate::ledger::Stage;
 use crate::seen::{SlurmJob, SlurmNode, SlurmSeen};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 use trainyard_backend::{NodeSeen, Report};
 use trainyard_types::JobId;
 
@@ -231,8 +231,7 @@ fn out_of_service(node: &SlurmNode) -> Option<String> {
 
 /// The time of day, for a message.
 fn clock() -> String {
-    let seconds =
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs());
+    let seconds = super::unix_seconds();
     let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
     format!("{hours:02}:{minutes:02}:{:02} UTC", seconds % 60)
 }

@@ -219,7 +219,7 @@ impl Worker {
                 true => course.tries += released,
                 false => course.forgotten += released,
             }
-            course.stage = Stage::Wanted;
+            (course.stage, course.released) = (Stage::Wanted, None);
         }
         self.ledger.forbid(job);
         if let Some(run) = self.runs.get_mut(&job) {

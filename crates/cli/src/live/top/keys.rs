@@ -15,7 +15,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("esc", "go back; drop the filter"),
     ("/", "filter by words: ada resnet; or exactly: user:ada is:waiting node:n3"),
     ("s", "sort in another way"),
-    ("a", "list jobs that are over too"),
+    ("a", "list ended jobs too"),
     ("c", "cancel the job"),
     ("h", "hold the job"),
     ("r", "release the job"),
@@ -76,7 +76,7 @@ fn look(screen: &mut Screen, code: KeyCode) -> Outcome {
         KeyCode::Char('a') => {
             screen.with_ended = !screen.with_ended;
             screen.note = match screen.with_ended {
-                true => "jobs that are over are listed from the next look on".to_owned(),
+                true => "ended jobs are listed from the next look on".to_owned(),
                 false => "only jobs that are not over".to_owned(),
             };
         }

@@ -249,10 +249,10 @@ impl Screen {
     /// Whether whoever looks may rule over a job, by the same table as the daemon's.
     fn may(&self, job: u32) -> Result<(), String> {
         let Some(row) = self.row(job) else {
-            return Err(format!("job {job} is over, or not known yet"));
+            return Err(format!("job {job} has ended, or is not known yet"));
         };
         if row.state.is_over() {
-            return Err(format!("job {job} is over"));
+            return Err(format!("job {job} has ended"));
         }
         let Some(status) = self.picture.as_ref().map(|picture| &picture.status) else {
             return Err("the daemon has not answered yet".to_owned());
