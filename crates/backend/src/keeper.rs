@@ -104,6 +104,8 @@ pub fn main(dir: &Path, uid: Option<u32>) -> ExitCode {
                 "its keeper cannot work in {}: {error}",
                 dir.path().display()
             )),
+            // A full disk or a directory that is gone is the machine's fault, and never the job's.
+            lost: true,
             ran_seconds: began.elapsed().as_secs_f64(),
             ..Exit::default()
         },

@@ -84,6 +84,8 @@ pub struct Sight {
     pub cancelled_by_us: bool,
     /// It has waited in Slurm for longer than anyone should.
     pub stuck: bool,
+    /// Slurm lets it wait for a time that it set itself, as it does after it requeued a job.
+    pub postponed: bool,
     /// Slurm has had it run for a while, and no attempt does.
     pub lingers: bool,
     /// It has ended and Slurm takes it back: the next attempt can have the same Slurm job.
@@ -232,6 +234,8 @@ fn released(sight: &Sight) -> Step {
         // The release got lost, or the daemon was killed before it.
         Known::Held => Step::Place,
         Known::Waiting if sight.stop || sight.stuck => Step::Hold,
+        // Held, it is put in its place again, with the present as its begin.
+        Known::Waiting if sight.postponed => Step::Hold,
         Known::Running if sight.overdue => Step::Requeue,
         Known::Running if sight.stop && !sight.stop_told => Step::TellStop,
         Known::Waiting | Known::Running | Known::Leaving | Known::Unknown => Step::Nothing,
@@ -271,6 +275,7 @@ mod tests {
             cut_short: false,
             cancelled_by_us: false,
             stuck: false,
+            postponed: false,
             lingers: false,
             requeueable: false,
             withdrawn: false,

@@ -96,8 +96,10 @@ fn a_policy_that_rejects_a_job_is_asked_behind_a_control_too() {
 #[test]
 fn both_hosts_decide_alike_with_every_policy_whatever_goes_wrong() {
     let (workload, cluster) = workload(30);
-    for selection in policies() {
-        for trouble in Trouble::ALL {
+    for (index, selection) in policies().into_iter().enumerate() {
+        // Each policy is sound and in one trouble; the random runs join any policy with any.
+        let in_trouble = Trouble::ALL[1 + index % (Trouble::ALL.len() - 1)];
+        for trouble in [Trouble::None, in_trouble] {
             let build = || troubled(selection.build().expect("settings build"), trouble, 2);
             let mut hosts = BothHosts::new(&build, 40);
             let pipeline = selection.build().expect("settings build");

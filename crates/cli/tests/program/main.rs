@@ -24,6 +24,8 @@ mod pictures;
 mod place;
 mod profiles;
 #[cfg(feature = "live")]
+mod readme;
+#[cfg(feature = "live")]
 mod serving;
 mod slurm;
 mod store;

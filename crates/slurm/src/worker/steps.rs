@@ -13,6 +13,8 @@ use trainyard_types::JobId;
 const SETTLED: Duration = Duration::from_secs(2);
 /// A script that shows no life for so long has none; it does every other second.
 const SILENT: Duration = Duration::from_secs(10);
+/// A job that Slurm lets wait for a begin of its own is put in its place again after this.
+const POSTPONED: Duration = Duration::from_secs(3);
 /// A job that never gets anywhere by Slurm's own words is given up after this.
 const HOPELESS: Duration = Duration::from_secs(10);
 /// So many jobs that only wait are submitted before anything else is looked at.
@@ -176,6 +178,8 @@ impl Worker {
             lingers: run.known == Known::Running && run.since.elapsed() >= SILENT,
             requeueable: run.requeueable,
             stuck: run.given_up.is_some() || run.released.is_some_and(|at| at.elapsed() > patience),
+            postponed: run.slurm.as_deref().is_some_and(|job| job.reason == "BeginTime")
+                && run.since.elapsed() >= POSTPONED,
             withdrawn: entry.withdrawn,
             down: self.down.is_some(),
         })

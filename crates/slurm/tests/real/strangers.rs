@@ -175,3 +175,27 @@ fn a_job_that_finds_no_room_where_it_was_sent_is_soon_planned_anew() {
     assert_eq!(yard.until_ended((1, 2)).code, Some(0));
     cluster.slurm("scancel", &[&id]);
 }
+
+#[test]
+fn a_job_that_slurm_postpones_is_put_in_its_place_again() {
+    let Some(cluster) = Cluster::up("a job that is postponed") else { return };
+    let mut yard = Yard::new(&cluster);
+    let other = ["--parsable", "-w", "n2", "--mem=10", "--gres=gpu:4", "-o", "/dev/null"];
+    let other: Vec<&str> = other.into_iter().chain(["--wrap", "sleep 300"]).collect();
+    let id = cluster.slurm("sbatch", &other);
+    seen(&yard, "n2", |seen| seen.claimed > 0);
+    let job = waiting(&yard, 1, 1, "echo ran");
+    yard.backend().launch(placed(&job, 1, &[("n2", 1)]));
+    let ours = |reason: &str| {
+        let rows = cluster.queue();
+        rows.iter().find(|row| row.ends_with(&format!("PENDING {reason}"))).cloned()
+    };
+    within("ours waits for resources", || ours("Resources").is_some());
+    let number = ours("Resources").expect("it waits").split(' ').next().map(str::to_owned);
+    let update = format!("JobId={}", number.expect("a number"));
+    cluster.slurm("scontrol", &["update", &update, "StartTime=now+1hour"]);
+    within("it is postponed", || ours("BeginTime").is_some());
+    within("it is so no longer", || ours("BeginTime").is_none());
+    cluster.slurm("scancel", &[&id]);
+    assert_eq!(yard.until_ended((1, 1)).code, Some(0));
+}
