@@ -17,11 +17,12 @@ use trainyard_types::{
 };
 use trainyard_workload::{TraceJob, Workload};
 
-/// So many cases from a seed; `TRAINYARD_CASES=8` draws eight times as many, `TRAINYARD_SEED=1` others.
+/// So many cases from a seed; `TRAINYARD_TEST_CASES=8` draws eight times as many, `TRAINYARD_TEST_SEED=1` others.
 fn draws(seed: u64, cases: u32) -> ProptestConfig {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
-    let cases = cases * number("TRAINYARD_CASES").unwrap_or(1);
-    let rng_seed = RngSeed::Fixed(seed + 1000 * u64::from(number("TRAINYARD_SEED").unwrap_or(0)));
+    let cases = cases * number("TRAINYARD_TEST_CASES").unwrap_or(1);
+    let rng_seed =
+        RngSeed::Fixed(seed + 1000 * u64::from(number("TRAINYARD_TEST_SEED").unwrap_or(0)));
     ProptestConfig { cases, rng_seed, ..ProptestConfig::default() }
 }
 

@@ -93,6 +93,33 @@ fn the_code_map_is_what_the_manifests_say() {
 }
 
 #[test]
+fn every_dependency_has_its_reason() {
+    let manifest: toml::Table = read(&root().join("Cargo.toml")).parse().expect("TOML");
+    let reasons = read(&root().join("docs/decisions/0008-dependencies.md"));
+    let all = manifest["workspace"]["dependencies"].as_table().expect("a table").keys();
+    let others = all.filter(|name| !name.starts_with("trainyard-"));
+    let without: Vec<&String> =
+        others.filter(|name| !reasons.contains(&format!("`{name}`"))).collect();
+    assert!(
+        without.is_empty(),
+        "docs/decisions/0008-dependencies.md gives no reason for {without:?}"
+    );
+}
+
+/// Files that documents name exist, by their whole path or by the end of it.
+#[test]
+fn files_that_the_architecture_names_exist() {
+    let text = read(&root().join("ARCHITECTURE.md"));
+    let files: Vec<String> = sources().iter().map(|file| short(file)).collect();
+    let spans = text.split('`').skip(1).step_by(2).filter(|span| span.ends_with(".rs"));
+    let wrong: Vec<&str> = spans
+        .filter(|span| !span.contains(' '))
+        .filter(|span| !files.iter().any(|file| file.ends_with(&format!("/{span}"))))
+        .collect();
+    assert!(wrong.is_empty(), "ARCHITECTURE.md names {wrong:?}, which are not there");
+}
+
+#[test]
 fn files_and_functions_fit_in_a_head() {
     let mut wrong = Vec::new();
     for file in sources() {
