@@ -84,3 +84,23 @@ fn the_readme_counts_what_there_is() {
     let policies = format!("{} policies", POLICIES.len());
     assert!(readme().contains(&policies), "the README does not say `{policies}`");
 }
+
+#[test]
+fn every_command_is_in_the_book() {
+    let help = Place::new("book").run(&["--help"]).out;
+    let guide = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
+    let page = |name: &str| std::fs::read_to_string(guide.join(name)).expect("a page");
+    let pages = page("first-run.md") + &page("commands.md");
+    let list = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let named = list.expect("commands").lines().filter_map(|line| {
+        let name = line.strip_prefix("  ")?.split(' ').next()?;
+        (!name.is_empty() && name != "help").then_some(name)
+    });
+    let all: Vec<&str> = named.collect();
+    assert!(all.len() > 20, "{all:?}");
+    let is_told = |name: &str| {
+        pages.contains(&format!("`trainyard {name}")) || pages.contains(&format!("`{name}"))
+    };
+    let missing: Vec<&&str> = all.iter().filter(|name| !is_told(name)).collect();
+    assert!(missing.is_empty(), "the book has no row for {missing:?}");
+}
