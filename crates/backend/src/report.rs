@@ -155,6 +155,23 @@ pub enum Found {
     },
 }
 
+impl Exit {
+    /// The end of an attempt that never ran.
+    pub fn unstarted(why: String) -> Exit {
+        Exit::default().not_started(why)
+    }
+
+    /// The same end of an attempt that never ran. A full disk is the machine's fault and not the job's.
+    pub fn not_started(self, why: String) -> Exit {
+        Exit { lost: self.lost || is_full_disk(&why), launch_error: Some(why), ..self }
+    }
+}
+
+/// Whether a message is about a disk or a quota without room, by the numbers that the system gives both.
+pub(crate) fn is_full_disk(why: &str) -> bool {
+    ["(os error 28)", "(os error 122)"].iter().any(|number| why.contains(number))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,5 +192,13 @@ mod tests {
         let by_code: Exit =
             serde_json::from_str(&text.replace("\"code\":0", "\"code\":85")).unwrap();
         assert!(by_code.has_checkpoint(85));
+    }
+
+    #[test]
+    fn a_full_disk_is_the_machines_fault_and_a_missing_program_the_jobs() {
+        let full = std::io::Error::from_raw_os_error(28);
+        assert!(Exit::unstarted(format!("its keeper cannot be started: {full}")).lost);
+        let missing = std::io::Error::from_raw_os_error(2);
+        assert!(!Exit::unstarted(format!("no program: {missing}")).lost);
     }
 }

@@ -102,7 +102,7 @@ pub fn run(mut post: KeeperState) -> Exit {
     let exit = watch.finish();
     match trouble {
         // What its stages ended with is not the job's.
-        Some(why) => Exit { launch_error: Some(why), code: None, signal: None, ..exit },
+        Some(why) => Exit { code: None, signal: None, ..exit }.not_started(why),
         None => exit,
     }
 }
@@ -112,7 +112,7 @@ fn failed(post: &KeeperState, why: String) -> Exit {
         cgroup.remove();
     }
     let ran_seconds = post.began.elapsed().as_secs_f64();
-    Exit { launch_error: Some(why), ran_seconds, ..Exit::default() }
+    Exit { ran_seconds, ..Exit::default() }.not_started(why)
 }
 
 fn kill_until_gone() {

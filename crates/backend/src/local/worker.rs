@@ -7,6 +7,7 @@ use crate::attempt_dir::{
 use crate::cgroup::Cgroup;
 use crate::health::watch::Look;
 use crate::keeper::Wakeup;
+use crate::report::is_full_disk;
 use crate::{Exit, Found, LaunchOrder, Report, StopOrder, processes};
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -206,7 +207,7 @@ impl Worker {
             }
             Err(error) => {
                 let why = format!("{} cannot be made: {error}", dir.path().display());
-                let exit = Exit { launch_error: Some(why), ..Exit::default() };
+                let exit = Exit::unstarted(why);
                 return (self.reports)(Report::Ended { job: key.0, attempt: key.1, exit });
             }
         }
@@ -242,7 +243,7 @@ impl Worker {
             && !dir.file("exit.json").exists()
         {
             let why = format!("its keeper cannot be started: {error}");
-            let exit = Exit { launch_error: Some(why), ..Exit::default() };
+            let exit = Exit::unstarted(why);
             let _ = attempt_dir::write_durably(&dir.file("exit.json"), &exit);
         }
     }
@@ -475,7 +476,7 @@ pub fn reclaim(dir: &AttemptDir, _lock: &File) -> Standing {
     }
     crate::keeper::give_back(dir);
     let exit = Exit {
-        lost: refused.is_none(),
+        lost: refused.as_deref().is_none_or(is_full_disk),
         launch_error: refused,
         asked_to_stop: matches!(dir.stop_order(), Ok(Some(_))),
         ..told.exit()
