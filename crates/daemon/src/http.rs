@@ -10,7 +10,7 @@
 //! - [`reply`] makes bytes of what it says, within limits.
 //!
 //! [`page`] gives the files of the page, which hold no data, to anybody.
-//! [`route`] is the one table of routes; the router in [`service_impl`] and the document in [`openapi`] are made from it.
+//! [`route`] is the one table of routes; the router in [`router`] and the document in [`openapi`] are made from it.
 
 pub mod call;
 pub mod fields;

@@ -2,7 +2,7 @@
 //!
 //! - [`service`]: what the rim may ask of the daemon; the HTTP side is written against it and nothing else.
 //! - [`access`]: who may do what.
-//! - [`core`]: the durable core, a state machine without input or output; [`record`], [`pace`], [`learn`] and [`words`] are its
+//! - [`core`]: the durable core, a state machine without input or output; [`record`], [`pace`], [`learn`] and [`messages`] are its
 //!   parts.
 //! - [`flight`]: all that was told to the engine, so that every decision can be taken again.
 //! - [`host`]: the loop around the core, with its [`clock`]; [`policy_worker`] is the policy on a thread of its own,
