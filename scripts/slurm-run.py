@@ -149,9 +149,8 @@ class Yard:
                 # Ours are submitted held; a number may be given away twice within a second.
                 ours = "InitPrio=0 " in line
                 owner[job] = not ours and any(abs(at - submitted) < 3 for submitted in others.get(job, []))
-            elif "due to node failure" in line:
-                continue  # Slurm's own doing: the node came back without it.
-            elif owner.get(job) and re.search(r"_update_job|_kill_job|requeue|hold_job", line, re.IGNORECASE):
+            # Calls that were made, and not what Slurm does itself when a node fails or comes back without a job.
+            elif owner.get(job) and re.search(r"_update_job|_kill_job|_slurm_rpc_\w*requeue|hold_job", line, re.IGNORECASE):
                 found.append(line)
         return found
 
