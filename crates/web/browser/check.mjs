@@ -29,7 +29,7 @@ function submitJobs() {
   run("finetune", 1, "sleep 600", "--tenant", "speech");
   const waits = run("needs-eight", 4, "sleep 5", "--type", "a100", "--tenant", "vision");
   run("hello", 1, "echo hello from a short job");
-  run("broken", 1, "echo this goes wrong; exit 3");
+  run("broken", 1, "echo this goes wrong; exit 3", "--retries", "0");
   return waits;
 }
 
@@ -71,8 +71,8 @@ async function checkQueue(page, waits) {
   const why = await page.evaluate(id => [...document.querySelectorAll(".grid-row")].find(row => row.children[0].textContent === String(id))?.querySelector(".why").textContent, waits);
   check(/needs 4 GPUs|comes first/.test(why ?? ""), `a waiting job says why: ${why}`);
   await page.keyboard.press("Escape");
-  await page.click('.choice >> text="Over"');
-  check(await until(page, () => document.body.textContent.includes("finished") && document.body.textContent.includes("broken")), "jobs that are over are listed");
+  await page.click('.choice >> text="Ended"');
+  check(await until(page, () => document.body.textContent.includes("finished") && document.body.textContent.includes("broken")), "ended jobs are listed");
   await page.click(".choice >> text=Open");
 }
 
@@ -100,7 +100,7 @@ async function checkCancel(page) {
   await page.fill("dialog input", "wrong data");
   await page.click("dialog button[type=submit]");
   check(await until(page, () => document.querySelector(".head .badge").textContent === "cancelled"), "a job is cancelled by its button");
-  check((await page.locator(".actions button").count()) === 0, "a job that is over has no buttons");
+  check((await page.locator(".actions button").count()) === 0, "an ended job has no buttons");
 }
 
 async function checkPolicy(page) {

@@ -1,4 +1,4 @@
-// Jobs: those that wait with why and when, those that run, those that are over.
+// Jobs: those that wait with why and when, those that run, those that have ended.
 
 import { jobColour } from "./colours.js";
 import { choice, el, setText } from "./dom.js";
@@ -10,7 +10,7 @@ const SCOPES = {
   open: ["Open", job => !isOver(job.state)],
   waiting: ["Waiting", job => !isOver(job.state) && !isPlaced(job.state)],
   running: ["Running", job => isPlaced(job.state)],
-  over: ["Over", job => isOver(job.state)],
+  over: ["Ended", job => isOver(job.state)],
   all: ["All", () => true],
 };
 const ORDER = ["running", "starting", "saving", "waiting", "unadmitted", "blocked"];
