@@ -248,6 +248,8 @@ async function checkSmall(browser) {
       await page.locator("#gantt").scrollIntoViewIfNeeded();
       await page.locator("#gantt").tap({ position: { x: 150, y: 60 } });
     }
+    await page.evaluate(() => scrollTo(0, 0));
+    await page.screenshot({ path: join(folder, `top-${name}.png`) });
     await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
     const unnamed = await page.evaluate(() => [...document.querySelectorAll("button, select, input, canvas, svg[role=img]")]
       .filter(one => !(one.textContent.trim() || one.ariaLabel || one.labels?.length || one.getAttribute("aria-labelledby"))).length);

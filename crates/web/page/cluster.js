@@ -31,7 +31,7 @@ export function cluster(yard) {
     el("b", {}, "No nodes yet"), "Start the daemon with GPUs: ", el("code", {}, "trainyard serve --gpus 4"));
   const colours = choice("Colour by", [["job", "By job"], ["tenant", "By tenant"]], by, value => { by = value; map.later(); panel(hovered ?? pinned); });
   const next = list("Next in the queue");
-  const ended = list("Just over");
+  const ended = list("Just ended");
   const swatch = (kind, text) => el("span", {}, el("i", { class: `swatch ${kind}` }), text);
   const node = el("section", { class: "view" },
     el("div", { class: "head" }, el("h1", {}, "Cluster"), el("span", { class: "push" }), colours.box),
