@@ -181,7 +181,7 @@ fn assert_means_near(case: &Case) {
 }
 
 #[test]
-#[ignore = "minutes in a debug build, and `reproduce pollux-pollux` is part of the checks: cargo test --release -p trainyard-policies --test pollux -- --ignored --nocapture"]
+#[ignore = "minutes in a debug build, and `.ci/nightly figures` runs `reproduce pollux-pollux`: cargo test --release -p trainyard-policies --test pollux -- --ignored --nocapture"]
 fn pollux_itself_is_within_five_percent_over_three_workloads_and_seeds() {
     let Some(results) = shared(POLLUX_RESULTS) else { return };
     let tables = shared(TABLES).expect("tables");
