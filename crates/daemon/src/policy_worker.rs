@@ -1,7 +1,7 @@
 //! The policy on a thread of its own, with a limit on how long it may think.
 //!
 //! A thread cannot be stopped from outside. One that thinks for too long is abandoned: it keeps its pipeline and ends
-//! when its outcome does, and a new thread gets a new pipeline. Only so many may be abandoned at once; a policy that
+//! when its thinking does, and a new thread gets a new pipeline. Only so many may be abandoned at once; a policy that
 //! used them up is not built again until another one is chosen.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use trainyard_framework::Pipeline;
 
 /// Makes a pipeline from the text that names it.
 pub type PolicyFactory = Arc<dyn Fn(&str) -> Result<Pipeline, String> + Send + Sync>;
-/// Where thoughts go.
+/// Where outcomes go.
 pub type Deliver = Arc<dyn Fn(Answer) + Send + Sync>;
 
 /// Threads that may be lost to a policy that does not come back.

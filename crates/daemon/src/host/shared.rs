@@ -51,7 +51,7 @@ pub enum Message {
     },
     /// The backend says something.
     Report(Report),
-    /// The policy has outcome.
+    /// The policy has thought.
     PolicyOutcome(Answer),
     /// Somebody looks.
     Look(oneshot::Sender<Arc<DaemonSnapshot>>),

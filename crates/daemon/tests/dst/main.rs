@@ -1,7 +1,7 @@
 //! A deterministic simulation of the daemon's durable core: thousands of small worlds in which everything goes wrong
 //! that can, each from one seed.
 //!
-//! - [`world`]: a case: time, crashes, full disks, late thoughts, and the order in which a daemon deals with a turn.
+//! - [`world`]: a case: time, crashes, full disks, late outcomes, and the order in which a daemon deals with a turn.
 //! - [`disk`]: the store, in memory. The backend without processes is `trainyard_testkit::machine`. [`people`]: users and operators.
 //! - [`promises`]: what must hold, and when.
 //!
