@@ -147,7 +147,7 @@ start_node() { [ -n "$(process slurmd "run/slurmd.$1.pid")" ] || slurmd -f "$dir
 wait_idle() {
     for _ in $(seq 150); do
         [ "$(timeout 2 sinfo -h -N -t idle -o %N 2>/dev/null | sort -u | wc -l)" = "${#nodes[@]}" ] && return 0
-        # Whoever lost the race for a port is not there any more.
+        # A slurmctld that lost the race for a port has exited.
         [ -n "$(process slurmctld run/slurmctld.pid)" ] || return 1
         sleep 0.1
     done

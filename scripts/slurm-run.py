@@ -204,6 +204,10 @@ class Yard:
         self.cluster("down")
 
 
+#: What must not happen, whatever is killed.
+NEVER = ("ended_twice", "attempt_ran_twice", "others_touched")
+
+
 def kill(yard, what, number, dice):
     if what == "slurmctld" and number % 2:
         yard.forget(dice.uniform(3, 10))
@@ -319,8 +323,14 @@ def main():
     parser.add_argument("--others", type=int, default=0, help="jobs of another user beside ours")
     args = parser.parse_args()
     args.program = str(pathlib.Path(args.program).resolve()) if "/" in args.program else args.program
+    wrong = []
     for policy in args.policies.split(";"):
-        print(json.dumps(run(args, policy)), flush=True)
+        result = run(args, policy)
+        print(json.dumps(result), flush=True)
+        wrong += [f"{policy}: {name} {result[name]}" for name in NEVER if result[name]]
+        if result["states"] != {"finished": args.jobs}:
+            wrong.append(f"{policy}: not all {args.jobs} jobs finished: {result['states']}")
+    sys.exit("\n".join(wrong) or None)
 
 
 main()

@@ -4,36 +4,10 @@
 //! is refused is refused with words; what is taken can be written and read back. `fuzz_targets/` hands each function
 //! to libFuzzer, `seeds/NAME` holds inputs to start from, and `run` builds and runs them all on a stable toolchain.
 
-// The command line is a program and no library, so its readers are taken by their files.
-#[allow(dead_code)]
-#[path = "../../crates/cli/src/packing.rs"]
-mod packing;
-#[allow(dead_code)]
-#[path = "../../crates/cli/src/spec.rs"]
-mod spec_text;
-
-/// In place of the program's own, which would bring the simulator and the report along.
-pub mod failure {
-    /// A refusal in words.
-    #[derive(Debug)]
-    pub struct Failure(pub String);
-
-    impl Failure {
-        /// The words.
-        pub fn message(&self) -> String {
-            self.0.clone()
-        }
-
-        /// A setting or a name that was refused.
-        pub fn config(source: impl ToString, error: trainyard_framework::ConfigError) -> Failure {
-            Failure(format!("{}: {error}", source.to_string()))
-        }
-    }
-}
-
 use std::collections::BTreeSet;
 use std::io::{Cursor, Read};
 use std::sync::LazyLock;
+use trainyard_experiment::{packing, spec as spec_text};
 use trainyard_profile::import::{chronus, elasticflow, gavel, muri};
 use trainyard_profile::{Catalog, profile_file};
 use trainyard_slurm::{Inventory, NodeFilter, SlurmSeen, nodelist};
@@ -190,7 +164,7 @@ pub fn spec(data: &[u8]) {
     let spec = match spec_text::read("--generate", 7, text.lines()) {
         Ok(spec) => spec,
         Err(failure) => {
-            assert!(!failure.0.is_empty());
+            assert!(!failure.message().is_empty());
             return;
         }
     };

@@ -16,6 +16,7 @@ def main():
     flags = argparse.ArgumentParser()
     flags.add_argument("--steps", type=int, default=500)
     flags.add_argument("--step-seconds", type=float, default=0.0, help="how long a step takes at least")
+    flags.add_argument("--scales", action="store_true", help="on several GPUs a step takes so many times less")
     flags.add_argument("--stop-after", type=int, help="behave as if asked to stop after so many steps")
     flags = flags.parse_args()
 
@@ -29,10 +30,11 @@ def main():
         yard.restored(start, seconds=time.monotonic() - began)
         print("resumed at step", start, flush=True)
 
+    gpus = int(os.environ.get("TRAINYARD_GPUS") or 1) if flags.scales else 1
     loss = None
     for step in yard.steps(start):
         loss = descend(weights, step)
-        time.sleep(flags.step_seconds)
+        time.sleep(flags.step_seconds / gpus)
         if flags.stop_after == step + 1:
             yard.request_stop()
         if yard.step(step + 1, loss=loss):

@@ -35,9 +35,10 @@ def main():
     flags.add_argument("--width", type=int, default=1024)
     flags.add_argument("--layers", type=int, default=8)
     flags.add_argument("--rate", type=float, default=0.05, help="the learning rate at the first batch")
+    flags.add_argument("--seed", type=int, default=1, help="of the first weights")
     flags = flags.parse_args()
 
-    torch.manual_seed(1)
+    torch.manual_seed(flags.seed)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     teacher, model = network(32, 1).to(device), network(flags.width, flags.layers).to(device)
     optimiser = torch.optim.SGD(model.parameters(), lr=flags.rate)

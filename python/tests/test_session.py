@@ -112,6 +112,7 @@ class WithAKeeper(unittest.TestCase):
             "TRAINYARD_SOCKET": self.keeper.path,
             "TRAINYARD_ACK_FILE": self.ack,
             "TRAINYARD_BATCH": "64",
+            "TRAINYARD_BATCH_PARTS": "0.75,0.25",
             "TRAINYARD_RESUMES_FROM": "30",
             "TRAINYARD_RESTORE_FROM": "/ckpt",
             "RANK": "0",
@@ -135,6 +136,12 @@ class WithAKeeper(unittest.TestCase):
         self.assertEqual((session.job, session.attempt, session.rank, session.world_size), (7, 2, 0, 4))
         self.assertEqual((session.restore_from, session.resumes_from, session.batch), ("/ckpt", 30.0, 64))
         self.assertTrue(session.active)
+
+    def test_parts_of_a_batch_are_for_all_ranks_or_for_none(self):
+        self.assertIsNone(self.session.batch_parts, "two parts are not for four ranks")
+        for text, parts in [("0.75,0.25", [0.75, 0.25]), ("0.75,x", None), ("1,0", None), ("", None)]:
+            session = Session({"WORLD_SIZE": "2", "TRAINYARD_BATCH_PARTS": text})
+            self.assertEqual(session.batch_parts, parts, text)
 
     def test_progress_is_measured_and_sent_no_more_often_than_wanted(self):
         for done in range(31, 61):
@@ -172,7 +179,7 @@ class WithAKeeper(unittest.TestCase):
         self.session.saved(10)
         self.assertFalse(self.session.save_requested)
         self.assertEqual(self.keeper.hear(), {"type": "saved", "done": 10.0})
-        self.assertFalse(os.path.exists(self.ack), "nobody asked it to stop")
+        self.assertFalse(os.path.exists(self.ack), "it was not asked to stop")
         self.keeper.say(type="stop", grace_seconds=30)
         self.until(lambda: self.session.stop_requested)
         self.assertEqual(self.session.seconds_left, 30.0)

@@ -9,10 +9,16 @@
     yard.finished()
 
 Everything is a no-op where no Trainyard runs the program. Standard library only.
+
+- ``Client``: submits jobs and asks about them.
+- ``trainyard.lightning``, ``trainyard.transformers``, ``trainyard.accelerate``: the same for these frameworks.
+- ``trainyard.resize``: data-parallel training that changes its number of ranks while it runs.
+- ``trainyard.optuna``: the trials of a study as jobs.
 """
 
+from .client import Client, Problem
 from .noise import NoiseScale
 from .session import Session, join
 
-__all__ = ["NoiseScale", "Session", "join"]
+__all__ = ["Client", "NoiseScale", "Problem", "Session", "join"]
 __version__ = "0.1.0"

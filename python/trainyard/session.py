@@ -36,6 +36,8 @@ class Session:
         self.resumes_from = _float(environ.get("TRAINYARD_RESUMES_FROM")) or 0.0
         self.total_steps = total_steps
         self._batch = _int(environ.get("TRAINYARD_BATCH"))
+        self._parts = _parts(environ.get("TRAINYARD_BATCH_PARTS"))
+        self._devices = None
         self._ack_file = environ.get("TRAINYARD_ACK_FILE") or None
         self._report_every = report_every
         self._clock = clock
@@ -70,9 +72,21 @@ class Session:
 
     @property
     def batch(self):
-        """The batch size over all GPUs to use now; None if nobody cares."""
+        """The batch size over all GPUs to use now; None if the daemon sets none."""
         with self._lock:
             return self._batch
+
+    @property
+    def batch_parts(self):
+        """The part of the batch for each rank, by the speed of its GPU; None where all GPUs are alike."""
+        with self._lock:
+            return self._parts if self._parts and len(self._parts) == self.world_size else None
+
+    @property
+    def devices(self):
+        """The GPUs to use from now on, as ``CUDA_VISIBLE_DEVICES`` names them; None while they are those of the start."""
+        with self._lock:
+            return self._devices
 
     @property
     def stop_requested(self):
@@ -276,6 +290,11 @@ class Session:
         elif kind == "batch":
             with self._lock:
                 self._batch = _int(message.get("size")) or self._batch
+        elif kind == "resize":
+            devices = message.get("devices")
+            if isinstance(devices, list) and devices and all(isinstance(one, str) for one in devices):
+                with self._lock:
+                    self._devices = devices
 
 
 def join(total_steps=None, report_every=1.0, catch=True):
@@ -304,7 +323,7 @@ def _connect(path):
 
 
 def _append(path, line):
-    # One write for a line: whoever reads meanwhile sees it whole or in part, and never mixed with another's.
+    # One write for a line: a process that reads meanwhile sees it whole or in part, and never mixed with another line.
     try:
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -347,6 +366,11 @@ def _int(text):
         return int(text)
     except (TypeError, ValueError):
         return None
+
+
+def _parts(text):
+    parts = [_float(part) for part in text.split(",")] if text else []
+    return parts if parts and all(part and part > 0 for part in parts) else None
 
 
 def _float(text):

@@ -1,0 +1,167 @@
+//! Plan against reality: stops first, then launches on GPUs that are really free.
+
+use crate::engine::{Engine, Timer};
+use crate::occupancy::Occupancy;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use trainyard_types::{Action, Allocation, Attempt, End, JobId, NodeId, Phase, Time, Why};
+
+impl Engine {
+    /// Turns the difference between plan and reality into actions. What cannot be done yet stays for later.
+    pub(crate) fn reconcile(&mut self, at: Time) {
+        if self.dirty.is_empty() {
+            return;
+        }
+        let mut dirty: SmallVec<[JobId; 8]> = self.dirty.iter().copied().collect();
+        dirty.retain(|job| !self.settle(at, *job));
+        for job in dirty {
+            self.launch(at, job);
+        }
+    }
+
+    /// Stops or adjusts a job that holds GPUs. False if it holds none and is to be launched.
+    fn settle(&mut self, at: Time, job: JobId) -> bool {
+        let Some(live) = self.state.live(job) else {
+            self.dirty.remove(&job);
+            return true;
+        };
+        let state = &live.state;
+        let Some(held) = &state.held else {
+            if state.planned.is_none() {
+                self.dirty.remove(&job);
+                return true;
+            }
+            return false;
+        };
+        let attempt = state.attempt;
+        // A job that is sent back to the queue stops, also where a decision gave it the same place again meanwhile.
+        if self.requeued.contains(&job) && state.phase != Phase::Saving {
+            self.stop(at, job, attempt);
+            return true;
+        }
+        match &state.planned {
+            Some(planned) if planned == held && state.phase != Phase::Saving => {
+                self.dirty.remove(&job);
+            }
+            Some(planned) if self.adjustable(job) => {
+                let (planned, held) = (planned.clone(), held.clone());
+                self.real.give(&held);
+                self.real.take(&planned);
+                let same_place = planned.same_place(&held);
+                if !same_place {
+                    let phase = self.state.live(job).expect("live").state.phase;
+                    self.enter(at, job, phase);
+                }
+                let live = self.state_mut().live_mut(job).expect("live");
+                live.state.held = Some(planned.clone());
+                self.touched.insert(job);
+                self.outbox.push(Action::Adjust { job, attempt, allocation: planned });
+                self.dirty.remove(&job);
+            }
+            _ if state.phase != Phase::Saving => self.stop(at, job, attempt),
+            _ => {}
+        }
+        true
+    }
+
+    /// Whether a job can go on with its new allocation without a restart.
+    fn adjustable(&self, job: JobId) -> bool {
+        let live = self.state.live(job).expect("caller checked");
+        let state = &live.state;
+        let (Some(held), Some(planned)) = (&state.held, &state.planned) else { return false };
+        if state.phase == Phase::Saving {
+            return false;
+        }
+        if planned.same_place(held) {
+            return true;
+        }
+        // The model is on the GPUs that it holds: one of them must stay to hand it over.
+        if !planned.placement.overlaps(&held.placement) {
+            return false;
+        }
+        let cluster = &self.state.cluster;
+        let (from, to) = (held.config(cluster), planned.config(cluster));
+        if !self.beliefs.change(&live.spec, Some(&from), Some(&to)).in_place {
+            return false;
+        }
+        let mut real = self.real.clone();
+        real.give(held);
+        self.has_really_room(&real, planned)
+    }
+
+    /// Whether no other job is in the way any more, by what is in use and not by what is planned.
+    fn has_really_room(&self, real: &Occupancy, planned: &Allocation) -> bool {
+        let cluster = &self.state.cluster;
+        let mut nodes = planned.placement.masks().iter();
+        let alone = |node: NodeId| real.used(node, cluster.node(node).mask()) == 0;
+        real.fits(planned)
+            && (!cluster.rules.exclusive_nodes || nodes.all(|(node, _)| alone(*node)))
+    }
+
+    fn stop(&mut self, at: Time, job: JobId, attempt: Attempt) {
+        let planned = self.state.live(job).is_some_and(|live| live.state.planned.is_some());
+        let why = match self.ending.get(&job) {
+            Some(End::TimeLimit) => Why::TimeLimit,
+            Some(End::Pruned) => Why::Pruned,
+            Some(_) => Why::Asked,
+            None if self.evicted.contains(&job) => Why::Machine,
+            None if self.leaving.contains(&job) => Why::Window,
+            None if self.blocked.contains_key(&job) || self.requeued.contains(&job) => Why::Asked,
+            None if planned => Why::Moved,
+            None => Why::Preempted,
+        };
+        if matches!(why, Why::Preempted | Why::Moved) {
+            self.assert_stoppable(at, job);
+        }
+        self.enter(at, job, Phase::Saving);
+        let live = self.state_mut().live_mut(job).expect("caller checked");
+        live.state.progress.done = live.state.progress.done_at(at);
+        live.state.progress.at = at;
+        live.state.progress.rate = trainyard_types::Rate(0.0);
+        match why {
+            Why::Preempted => {
+                live.state.preemptions += 1;
+                self.stats.preemptions += 1;
+            }
+            Why::Moved => self.stats.moves += 1,
+            Why::Asked | Why::TimeLimit | Why::Pruned | Why::Machine | Why::Window => {}
+        }
+        self.outbox.push(Action::Stop { job, attempt, why });
+    }
+
+    fn launch(&mut self, at: Time, job: JobId) {
+        let planned = self.state.live(job).and_then(|live| live.state.planned.clone());
+        let Some(planned) = planned else { return };
+        if !self.has_really_room(&self.real, &planned) {
+            // Its GPUs are still being given up; it is tried again when they are free.
+            return;
+        }
+        if self.shut_at(job, &planned).is_some() {
+            // It was planned in time, and its GPUs came free too late for it to be gone before a window.
+            self.unplan(at, job);
+            self.dirty.remove(&job);
+            self.wants_decision = true;
+            self.wake_at = Some(at);
+            return;
+        }
+        self.real.take(&planned);
+        self.enter(at, job, Phase::Starting);
+        let state = self.state_mut();
+        state.changed.push(job);
+        let live = state.live_mut(job).expect("caller checked");
+        let spec = Arc::clone(&live.spec);
+        let own = &mut live.state;
+        own.attempt = Attempt(own.attempt.0 + 1);
+        own.restarts = own.attempt.0 - 1;
+        own.first_start.get_or_insert(at);
+        own.last_start = Some(at);
+        own.held = Some(planned.clone());
+        let (attempt, ran) = (own.attempt, own.ran);
+        if let Some(limit) = spec.run_max {
+            self.timers.insert((at + limit.minus(ran), Timer::Limit(job, attempt)));
+        }
+        self.stats.launches += 1;
+        self.dirty.remove(&job);
+        self.outbox.push(Action::Launch { job, attempt, allocation: planned });
+    }
+}

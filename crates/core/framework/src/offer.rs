@@ -1,0 +1,662 @@
+//! The sink that a policy offers grants to: it knows what is free, asks the placer and answers at once.
+
+mod by_rules;
+
+use crate::{Ask, Free, JobRef, Placer, View, shapes};
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+use std::collections::BTreeSet;
+use trainyard_types::placement::lowest_bits;
+use trainyard_types::{
+    Allocation, Change, Fault, Grant, HostShare, JobId, Knobs, NodeId, Note, Phase, Placement,
+    Reason, Shape, TenantId, Time, WindowId,
+};
+
+/// The answer to a grant.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum GrantOutcome {
+    /// It is in the plan.
+    Taken,
+    /// There is no room for it; another may still fit.
+    NoRoom,
+    /// Nothing is free at all; no grant of whole GPUs can fit.
+    Full,
+    /// The grant is faulty and was dropped; the fault is counted.
+    Refused,
+}
+
+/// Beyond this many more victims than the GPU count asks for, a fragmented gang waits instead.
+const FRAGMENTED_TRIES_MAX: u32 = 64;
+
+/// The sink. By default it speaks of additions: what holds a grant keeps it.
+/// [`Offer::everything`] lifts all grants first, so that what is not granted again stops.
+pub struct Offer<'a> {
+    view: View<'a>,
+    free: &'a mut Free,
+    place: &'a mut dyn Placer,
+    /// In the scope of everything: free now, leaving aside what lifted jobs may want to keep.
+    open: Option<Box<Free>>,
+    /// Each job touched so far.
+    touched: FxHashMap<JobId, Touched>,
+    /// Touched jobs in order of their newest grant.
+    order: Vec<JobId>,
+    used_permille: Vec<u64>,
+    undo: Vec<(bool, Allocation)>,
+    notes: Vec<Note>,
+    faults: Vec<Fault>,
+    ends: Vec<JobId>,
+    /// Nodes that go back to their owner, with their GPUs that were in service.
+    back: Vec<(NodeId, u64)>,
+    wake_at: Option<Time>,
+    conserve: bool,
+}
+
+/// What an offer has done with a job so far.
+#[derive(Default)]
+struct Touched {
+    /// Its plan. Boxed, because a map moves its values when others come.
+    plan: Option<Box<Allocation>>,
+    /// Whether it was granted something.
+    is_granted: bool,
+}
+
+/// What an offer came to.
+pub struct Outcome {
+    /// What changes, takings first.
+    pub changes: Vec<Change>,
+    /// Jobs of a group that the policy ends.
+    pub ends: Vec<JobId>,
+    /// Nodes that go back to the owner of their pool.
+    pub back: Vec<NodeId>,
+    /// Why jobs that were looked at do not run.
+    pub notes: Vec<Note>,
+    /// Grants that were dropped.
+    pub faults: Vec<Fault>,
+    /// When to ask again.
+    pub wake_at: Option<Time>,
+    /// Whether GPUs left idle are meant to be.
+    pub idle: bool,
+}
+
+impl<'a> Offer<'a> {
+    /// An offer over what is free; `free` is left as it was when the offer ends.
+    pub fn new(view: &View<'a>, free: &'a mut Free, place: &'a mut dyn Placer) -> Offer<'a> {
+        let ceilings = view.state().has_ceilings;
+        Offer {
+            view: *view,
+            free,
+            place,
+            open: None,
+            touched: FxHashMap::default(),
+            order: Vec::new(),
+            used_permille: if ceilings { view.state().used_permille.clone() } else { Vec::new() },
+            undo: Vec::new(),
+            notes: Vec::new(),
+            faults: Vec::new(),
+            ends: Vec::new(),
+            back: Vec::new(),
+            wake_at: None,
+            conserve: true,
+        }
+    }
+
+    /// What is free at this point of the offer.
+    pub fn free(&self) -> &Free {
+        self.free
+    }
+
+    /// Lifts all grants that may be lifted: what is not granted from here on stops.
+    pub fn everything(&mut self) {
+        self.open = Some(Box::new(self.free.clone()));
+        for job in self.view.granted() {
+            if self.view.may_stop(job) {
+                self.lift(job.id());
+            }
+        }
+    }
+
+    /// Says that GPUs left idle are meant to be idle, so that a job without a new grant stops though its GPUs stay free.
+    pub fn leave_idle(&mut self) {
+        self.conserve = false;
+    }
+
+    /// Asks to be called again at `time` though nothing happens.
+    pub fn wake_at(&mut self, time: Time) {
+        if time <= self.view.now {
+            self.faults.push(Fault::WakeInPast(time));
+        } else if self.wake_at.is_none_or(|at| time < at) {
+            self.wake_at = Some(time);
+        }
+    }
+
+    /// Ends a trial of a search for good.
+    pub fn end(&mut self, job: JobId) {
+        match self.view.job(job) {
+            Some(job) if job.spec.group.is_some() => self.ends.push(job.id()),
+            _ => self.faults.push(Fault::EndNotAllowed(job)),
+        }
+    }
+
+    /// Gives a node back to the owner of its pool: a job that is there loses its grant, and no job gets one there any
+    /// more. False, and nothing is changed, if one of those may not be stopped.
+    pub fn give_back(&mut self, node: NodeId) -> bool {
+        let view = self.view;
+        let touches = |job: &JobRef<'_>| {
+            self.plan(job.id()).is_some_and(|plan| plan.placement.mask(node) != 0)
+        };
+        let here: Vec<JobRef<'_>> = view.granted().chain(view.waiting()).filter(touches).collect();
+        if here.iter().any(|job| job.state.planned.is_some() && !view.may_stop(*job)) {
+            return false;
+        }
+        for job in here {
+            self.lift(job.id());
+        }
+        self.back.push((node, self.free.up(node)));
+        self.free.set_up(node, 0);
+        if let Some(open) = &mut self.open {
+            open.set_up(node, 0);
+        }
+        true
+    }
+
+    /// Leaves a reason why a job does not run. Too few GPUs, because of a window, is a matter of that window.
+    pub fn note(&mut self, job: JobId, reason: Reason) {
+        let window = match reason {
+            Reason::NoRoom { need, free } => {
+                self.view.job(job).and_then(|job| self.window_in_the_way(job, need, free))
+            }
+            _ => None,
+        };
+        self.notes.push(Note { job, reason: window.unwrap_or(reason) });
+    }
+
+    /// Offers a grant.
+    pub fn grant(&mut self, grant: &Grant) -> GrantOutcome {
+        if let Err(fault) = self.validate(grant) {
+            self.faults.push(fault);
+            return GrantOutcome::Refused;
+        }
+        let answer = self.try_grant(grant);
+        if answer != GrantOutcome::Taken {
+            self.explain(grant);
+        }
+        answer
+    }
+
+    /// Offers a grant at the expense of others: `victims`, least deserving first, lose theirs as far as needed.
+    /// None of them is touched when the grant does not fit even so, and a victim that need not go stays.
+    pub fn instead(
+        &mut self,
+        grant: &Grant,
+        victims: &mut dyn Iterator<Item = JobId>,
+    ) -> GrantOutcome {
+        if let Err(fault) = self.validate(grant) {
+            self.faults.push(fault);
+            return GrantOutcome::Refused;
+        }
+        if self.try_grant(grant) == GrantOutcome::Taken {
+            return GrantOutcome::Taken;
+        }
+        let need = grant.count();
+        let mut lifted: Vec<JobId> = Vec::new();
+        let mut tries = 0;
+        let mut taken = false;
+        for victim in victims {
+            let Some(job) = self.view.job(victim) else { continue };
+            if self.plan(victim).is_none() || !self.view.may_stop(job) {
+                continue;
+            }
+            self.lift(victim);
+            lifted.push(victim);
+            if self.room_for(grant) < need {
+                continue;
+            }
+            tries += 1;
+            if self.try_grant(grant) == GrantOutcome::Taken {
+                taken = true;
+                break;
+            }
+            if tries >= FRAGMENTED_TRIES_MAX {
+                break;
+            }
+        }
+        // Best first: the job that deserves most stays first.
+        for victim in lifted.into_iter().rev() {
+            self.restore(victim);
+        }
+        if taken {
+            GrantOutcome::Taken
+        } else {
+            self.explain(grant);
+            GrantOutcome::NoRoom
+        }
+    }
+
+    /// Takes a job's grant away; for policies whose rounds or leases are over.
+    pub fn revoke(&mut self, job: JobId) {
+        let stoppable = self.view.job(job).is_some_and(|job| self.view.may_stop(job));
+        if stoppable && self.plan(job).is_some() {
+            self.lift(job);
+        }
+    }
+
+    /// The first tenant above a job whose ceiling `extra` thousandths more would pass at this point of the offer.
+    pub fn ceiling_passed(&self, job: JobRef<'_>, extra: u64) -> Option<TenantId> {
+        if self.used_permille.is_empty() {
+            return None;
+        }
+        let tenants = self.view.tenants();
+        tenants.path(job.spec.tenant).find(|id| {
+            let ceiling = tenants.get(*id).ceiling;
+            ceiling
+                .is_some_and(|gpus| self.used_permille[id.index()] + extra > u64::from(gpus) * 1000)
+        })
+    }
+
+    /// The plan for a job at this point of the offer.
+    pub fn plan(&self, job: JobId) -> Option<&Allocation> {
+        match self.touched.get(&job) {
+            Some(touched) => touched.plan.as_deref(),
+            None => self.view.job(job).and_then(|job| job.state.planned.as_ref()),
+        }
+    }
+
+    /// Ends the offer: the difference to the present plan. What is free is as it was before.
+    pub fn finish(mut self) -> Outcome {
+        if self.conserve {
+            let lost = |job: &JobId| self.plan(*job).is_none();
+            let mut idle: Vec<JobId> = self.order.iter().copied().filter(lost).collect();
+            // A job on leftovers comes before the job that it shared with, which would be in its way.
+            idle.sort_by_key(|job| {
+                let planned = self.view.job(*job).and_then(|job| job.state.planned.as_ref());
+                !planned.is_some_and(Allocation::is_on_leftovers)
+            });
+            for job in idle {
+                self.restore(job);
+            }
+        }
+        for (taken, allocation) in std::mem::take(&mut self.undo).into_iter().rev() {
+            if taken { self.free.give(&allocation) } else { self.free.take(&allocation) }
+        }
+        for (node, up) in &self.back {
+            self.free.set_up(*node, *up);
+        }
+        let mut takings = Vec::new();
+        let mut givings = Vec::new();
+        for job in self.order {
+            let Some(Touched { plan: to, .. }) = self.touched.remove(&job) else { continue };
+            let from = self.view.job(job).and_then(|job| job.state.planned.as_ref());
+            if from == to.as_deref() {
+                continue;
+            }
+            let change = Change { job, to: to.map(|to| *to) };
+            if change.to.is_none() { takings.push(change) } else { givings.push(change) }
+        }
+        let changes = match takings.is_empty() {
+            true => givings,
+            false => {
+                takings.append(&mut givings);
+                takings
+            }
+        };
+        Outcome {
+            changes,
+            ends: self.ends,
+            back: self.back.into_iter().map(|(node, _)| node).collect(),
+            notes: self.notes,
+            faults: self.faults,
+            wake_at: self.wake_at,
+            idle: !self.conserve,
+        }
+    }
+
+    fn validate(&self, grant: &Grant) -> Result<(), Fault> {
+        for member in &grant.members {
+            let id = member.job;
+            let job = self.view.job(id).ok_or(Fault::NotEligible(id))?;
+            if matches!(job.state.phase, Phase::Blocked | Phase::Unadmitted) {
+                return Err(Fault::NotEligible(id));
+            }
+            if self.touched.get(&id).is_some_and(|touched| touched.is_granted) {
+                return Err(Fault::Twice(id));
+            }
+            let want = &job.spec.want;
+            let count = grant.count();
+            if count < want.gpus_min || count > want.gpus_max || count == 0 {
+                return Err(Fault::WrongSize(id));
+            }
+            if let Shape::Gpus { kind: Some(kind), .. } = grant.shape
+                && !want.accepts(kind)
+            {
+                return Err(Fault::WrongKind(id));
+            }
+            if self.plan(id).is_some() && !self.view.may_stop(job) && !self.is_same(id, grant) {
+                return Err(Fault::LeaseBroken(id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the grant leaves a job where it is.
+    fn is_same(&self, job: JobId, grant: &Grant) -> bool {
+        let Some(planned) = self.plan(job) else { return false };
+        match &grant.shape {
+            Shape::Exact(placement) => *placement == planned.placement,
+            _ => self.kept(grant, self.view.job(job).expect("validated")).is_some(),
+        }
+    }
+
+    fn try_grant(&mut self, grant: &Grant) -> GrantOutcome {
+        let Some(lead) = grant.members.first().and_then(|member| self.view.job(member.job)) else {
+            return GrantOutcome::Refused;
+        };
+        let mut lifted: SmallVec<[JobId; 1]> = SmallVec::new();
+        for member in &grant.members {
+            if self.plan(member.job).is_some() {
+                self.lift(member.job);
+                lifted.push(member.job);
+            }
+        }
+        let found = self.find(grant, lead);
+        let Some(placement) = found else {
+            for job in lifted {
+                self.restore(job);
+            }
+            return if self.free.total() == 0 { GrantOutcome::Full } else { GrantOutcome::NoRoom };
+        };
+        let mut taken: SmallVec<[JobId; 1]> = SmallVec::new();
+        for member in &grant.members {
+            let allocation = self.allocation(grant, member.job, placement.clone());
+            if self.over_ceiling(member.job, &allocation).is_some()
+                || !self.has_room(member.job, &allocation)
+            {
+                for job in taken {
+                    self.lift(job);
+                    self.touched.entry(job).or_default().is_granted = false;
+                }
+                for job in lifted {
+                    self.restore(job);
+                }
+                return GrantOutcome::NoRoom;
+            }
+            self.put(member.job, allocation);
+            self.touched.entry(member.job).or_default().is_granted = true;
+            taken.push(member.job);
+        }
+        if let Some(open) = &mut self.open {
+            open.block(&placement);
+        }
+        GrantOutcome::Taken
+    }
+
+    /// GPUs for a grant: where its first member already is, else where the placer says.
+    fn find(&mut self, grant: &Grant, lead: JobRef<'a>) -> Option<Placement> {
+        if self.place.keeps()
+            && let Some(placement) = self.kept(grant, lead)
+        {
+            let allocation = self.allocation(grant, lead.id(), placement.clone());
+            if self.has_room(lead.id(), &allocation) {
+                return Some(placement);
+            }
+        }
+        let found = self.chosen(grant, lead);
+        let rules = self.view.cluster().rules;
+        let can_be_launched = |placement: &Placement| {
+            let allocation = self.allocation(grant, lead.id(), placement.clone());
+            shapes::is_allowed(rules, &allocation, self.free)
+        };
+        if rules.is_none() || found.as_ref().is_some_and(can_be_launched) {
+            return found;
+        }
+        self.by_rules(grant, lead, rules)
+    }
+
+    /// GPUs as the grant says, or as the placer does.
+    fn chosen(&mut self, grant: &Grant, lead: JobRef<'a>) -> Option<Placement> {
+        match &grant.shape {
+            Shape::Exact(placement) => Some(placement.clone()),
+            Shape::PerNode(parts) => {
+                let masks = parts.iter().map(|&(node, count)| {
+                    let free = self.free.mask(node);
+                    (free.count_ones() >= count).then(|| (node, lowest_bits(free, count)))
+                });
+                masks.collect::<Option<Vec<_>>>().map(Placement::from_masks)
+            }
+            Shape::PerKind(parts) => {
+                let mut masks = Vec::new();
+                for &(kind, count) in parts {
+                    let ask = Ask::new(lead, grant, count, smallvec![kind]);
+                    masks.extend_from_slice(self.ask(&ask)?.masks());
+                }
+                Some(Placement::from_masks(masks))
+            }
+            Shape::Gpus { count, kind, .. } => {
+                let kinds = match kind {
+                    Some(kind) => smallvec![*kind],
+                    None => lead.spec.want.kinds.clone(),
+                };
+                self.ask(&Ask::new(lead, grant, *count, kinds))
+            }
+        }
+    }
+
+    fn ask(&mut self, ask: &Ask<'_>) -> Option<Placement> {
+        if let Some(open) = &self.open
+            && let Some(placement) = self.place.try_place(ask, open, &self.view)
+        {
+            return Some(placement);
+        }
+        self.place.try_place(ask, self.free, &self.view)
+    }
+
+    /// Whether an allocation is free for a job. Where it already is, the node may be on its way out of service.
+    fn has_room(&self, job: JobId, allocation: &Allocation) -> bool {
+        let planned = self.view.job(job).and_then(|job| job.state.planned.as_ref());
+        let stays = planned.is_some_and(|planned| planned.same_place(allocation));
+        let rules = self.view.cluster().rules;
+        let alone = shapes::is_alone(rules, allocation, self.free);
+        let shut = !stays && self.is_shut(job, allocation);
+        if !alone || shut || self.goes_back(allocation) {
+            return false;
+        }
+        let room =
+            if stays { self.free.fits_again(allocation) } else { self.free.fits(allocation) };
+        room.is_ok()
+    }
+
+    /// Whether an allocation has GPUs on a node from which a window keeps a job.
+    fn is_shut(&self, job: JobId, allocation: &Allocation) -> bool {
+        let Some(job) = self.view.job(job) else { return false };
+        let mut nodes = allocation.placement.masks().iter();
+        nodes.any(|(node, _)| self.free.shut(*node, job).is_some())
+    }
+
+    /// The window without which there would be enough GPUs for a job, though not those that are free. Looks at the
+    /// nodes that have windows.
+    fn window_in_the_way(&self, job: JobRef<'_>, need: u32, free: u32) -> Option<Reason> {
+        let windows = self.free.windows();
+        let pool = job.spec.want.pool;
+        let mut open = free;
+        let mut more = 0;
+        let mut first: Option<(Time, NodeId, WindowId, Time)> = None;
+        let nodes: BTreeSet<NodeId> = windows.iter().flat_map(|one| one.nodes.clone()).collect();
+        for node in nodes {
+            let usable = job.spec.want.accepts(self.free.kind(node))
+                && pool.is_none_or(|pool| self.free.pool(node) == pool);
+            let Some(window) = self.free.shut(node, job).filter(|_| usable) else { continue };
+            let whole = self.free.mask(node).count_ones();
+            let gone = window.is_on(self.view.now) && window.reserved.is_none();
+            open = open.saturating_sub(whole);
+            more += if gone { u32::from(self.view.cluster().node(node).gpus) } else { whole };
+            let found = (window.from, node, window.id, window.until);
+            first = Some(first.map_or(found, |other| other.min(found)));
+        }
+        let (from, node, window, until) = first?;
+        (open < need && need <= open + more).then_some(Reason::Window { window, node, from, until })
+    }
+
+    /// Whether an allocation has GPUs on a node that goes back to its owner.
+    fn goes_back(&self, allocation: &Allocation) -> bool {
+        self.back.iter().any(|(node, _)| allocation.placement.mask(*node) != 0)
+    }
+
+    /// Where the job is, if that is what the grant asks for.
+    fn kept(&self, grant: &Grant, job: JobRef<'a>) -> Option<Placement> {
+        let current = job.state.planned.as_ref().or(job.state.held.as_ref())?;
+        let placement = &current.placement;
+        if let Shape::PerKind(parts) = &grant.shape {
+            let mut config = placement.config(self.view.cluster());
+            let mut parts = parts.clone();
+            config.kinds.sort_unstable();
+            parts.sort_unstable();
+            return (config.kinds == parts).then(|| placement.clone());
+        }
+        let Shape::Gpus { count, kind, nodes_max } = grant.shape else { return None };
+        let (first, _) = placement.masks().first()?;
+        let fits = placement.gpus() == count
+            && kind.is_none_or(|kind| self.free.kind(*first) == kind)
+            && (nodes_max == 0 || placement.nodes() <= u32::from(nodes_max))
+            && grant.pool.is_none_or(|pool| {
+                placement.masks().iter().all(|(node, _)| self.free.pool(*node) == pool)
+            });
+        fits.then(|| placement.clone())
+    }
+
+    fn allocation(&self, grant: &Grant, job: JobId, placement: Placement) -> Allocation {
+        let spec = self.view.job(job).expect("validated").spec;
+        let share = grant.members.iter().find(|member| member.job == job).expect("a member").share;
+        let knobs = match &grant.knobs {
+            Some(knobs) => Knobs::clone(knobs),
+            None => self.plan_knobs(job),
+        };
+        Allocation {
+            placement,
+            shares: smallvec![share],
+            host_per_gpu: HostShare {
+                cpus: u32::from(spec.want.cpus_per_gpu),
+                memory_mib: u64::from(spec.want.memory_mib_per_gpu),
+            },
+            gpu_memory_mib: spec.want.gpu_memory_mib,
+            knobs,
+            lease_until: grant.lease_until,
+        }
+    }
+
+    fn plan_knobs(&self, job: JobId) -> Knobs {
+        let planned = self.view.job(job).and_then(|job| job.state.planned.as_ref());
+        planned.map(|allocation| allocation.knobs.clone()).unwrap_or_default()
+    }
+
+    /// Takes a job's plan away in the offer.
+    fn lift(&mut self, job: JobId) {
+        let Some(allocation) = self.plan(job).cloned() else { return };
+        self.free.give(&allocation);
+        self.count_use(job, &allocation, false);
+        self.undo.push((false, allocation));
+        self.touched.entry(job).or_default().plan = None;
+        self.order.push(job);
+    }
+
+    /// Gives a lifted job its former plan back, if that is still possible.
+    fn restore(&mut self, job: JobId) {
+        if self.plan(job).is_some() {
+            return;
+        }
+        let planned = self.view.job(job).and_then(|job| job.state.planned.clone());
+        let Some(allocation) = planned.filter(|planned| !self.goes_back(planned)) else { return };
+        if self.free.may_keep(&allocation)
+            && shapes::is_alone(self.view.cluster().rules, &allocation, self.free)
+            && self.over_ceiling(job, &allocation).is_none()
+        {
+            self.put(job, allocation);
+        }
+    }
+
+    fn put(&mut self, job: JobId, allocation: Allocation) {
+        self.free.take(&allocation);
+        self.count_use(job, &allocation, true);
+        self.undo.push((true, allocation.clone()));
+        self.touched.entry(job).or_default().plan = Some(Box::new(allocation));
+        self.order.push(job);
+    }
+
+    fn count_use(&mut self, job: JobId, allocation: &Allocation, more: bool) {
+        if self.used_permille.is_empty() {
+            return;
+        }
+        let used = used_permille(allocation);
+        let tenant = self.view.job(job).expect("planned jobs are live").spec.tenant;
+        for id in self.view.tenants().path(tenant) {
+            let slot = &mut self.used_permille[id.index()];
+            *slot = if more { *slot + used } else { *slot - used };
+        }
+    }
+
+    fn over_ceiling(&self, job: JobId, allocation: &Allocation) -> Option<TenantId> {
+        self.ceiling_passed(self.view.job(job)?, used_permille(allocation))
+    }
+
+    /// Wholly free GPUs that a grant could use, wherever they are.
+    fn room_for(&self, grant: &Grant) -> u32 {
+        let Some(job) = grant.members.first().and_then(|member| self.view.job(member.job)) else {
+            return 0;
+        };
+        match &grant.shape {
+            Shape::Gpus { kind: Some(kind), .. } => self.free.gpus(*kind),
+            Shape::Gpus { kind: None, .. } if grant.members[0].share.permille() == 1000 => {
+                let kinds = self.free.kinds();
+                // A gang never mixes types, so the best single type decides.
+                let usable = kinds.iter().filter(|kind| job.spec.want.accepts(**kind));
+                usable.map(|kind| self.free.gpus(*kind)).max().unwrap_or(0)
+            }
+            Shape::PerNode(parts) => {
+                let room =
+                    |&(node, count): &(NodeId, u32)| self.free.mask(node).count_ones().min(count);
+                parts.iter().map(room).sum()
+            }
+            _ => u32::MAX,
+        }
+    }
+
+    /// Says why a grant was not taken.
+    fn explain(&mut self, grant: &Grant) {
+        let need = grant.count();
+        let free = match self.room_for(grant) {
+            u32::MAX => self.free.total(),
+            room => room,
+        };
+        for member in &grant.members {
+            let Some(job) = self.view.job(member.job) else { continue };
+            let trial = u64::from(need) * u64::from(member.share.permille());
+            let state = self.view.state();
+            let reason = match state.ceiling_passed(job.spec.tenant, trial) {
+                Some(tenant) if self.plan(member.job).is_none() => Reason::Quota {
+                    tenant,
+                    ceiling: state.tenants.get(tenant).ceiling.unwrap_or(0),
+                    used: (self.used_permille[tenant.index()] / 1000) as u32,
+                },
+                _ => match self.window_in_the_way(job, need, free) {
+                    Some(window) => window,
+                    None if free >= need
+                        && !self.view.cluster().rules.is_none()
+                        && job.spec.want.nodes_max != 1 =>
+                    {
+                        Reason::Uneven { need, free }
+                    }
+                    None if free >= need => Reason::Fragmented { need, free },
+                    None => Reason::NoRoom { need, free },
+                },
+            };
+            self.notes.push(Note { job: member.job, reason });
+        }
+    }
+}
+
+/// Thousandths of GPUs that an allocation counts for in quotas.
+pub fn used_permille(allocation: &Allocation) -> u64 {
+    let gpus = allocation.placement.gpus() as usize;
+    if let [share] = allocation.shares[..] {
+        return gpus as u64 * u64::from(share.permille());
+    }
+    (0..gpus).map(|index| u64::from(allocation.share(index).permille())).sum()
+}

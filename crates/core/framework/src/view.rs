@@ -1,0 +1,378 @@
+//! All that a policy may know: a moment, frozen.
+
+use crate::{Free, Knowledge, Loan, Needs, State, Trials};
+use std::sync::Arc;
+use trainyard_profile::training::StepTime;
+use trainyard_profile::{BatchLimits, Batches, ChangeCost};
+use trainyard_types::{
+    Cluster, Config, GpuType, Job, JobId, JobState, ModelId, Rate, Sample, Span, TenantId, Tenants,
+    Time, Work,
+};
+
+/// What is believed about speeds, sizes and costs. The simulated world holds the truth; a policy is handed beliefs.
+pub trait Beliefs: Send + Sync {
+    /// How fast a job would run.
+    fn rate(&self, job: &Job, on: &Config) -> Option<Rate>;
+
+    /// What it costs to move a job: from nothing to start, to nothing to stop.
+    fn change(&self, job: &Job, from: Option<&Config>, to: Option<&Config>) -> ChangeCost;
+
+    /// How much work the job is in all, as far as that is known.
+    fn work(&self, job: &Job) -> Option<Work>;
+
+    /// The share of the largest tensor in all parameters of the job's model, if it is known.
+    fn skew(&self, _job: &Job) -> Option<f64> {
+        None
+    }
+
+    /// The model whose profile says how fast the job is, if there is one. Where there is none the speed of a job does
+    /// not depend on its model, so that jobs of different names fit and fail alike.
+    fn profiled(&self, job: &Job) -> Option<ModelId> {
+        Some(job.model)
+    }
+
+    /// A number that changes with every change of a speed, or nothing if that cannot be told.
+    fn version(&self) -> Option<u64> {
+        None
+    }
+
+    /// The batches at which the speed of the job's model is known, if several are.
+    fn batches(&self, _job: &Job) -> Option<&Batches> {
+        None
+    }
+
+    /// Seconds of an iteration at the job's own batch, with at least so many accumulated passes, if that is known.
+    fn iteration_seconds(&self, _job: &Job, _on: &Config, _accumulated_least: u32) -> Option<f64> {
+        None
+    }
+
+    /// Iterations at the job's own batch after the epoch in which so much is done, if that is known.
+    fn iterations_ahead(&self, _job: &Job, _done: Work) -> Option<f64> {
+        None
+    }
+
+    /// The limits of the job's batch on a type of GPU, if it may have several.
+    fn batch_limits(&self, _job: &Job, _kind: GpuType) -> Option<BatchLimits> {
+        None
+    }
+
+    /// The time of one pass of the job with so many samples on each GPU, as a trial before it runs would find it.
+    fn trial(&self, _job: &Job, _on: &Config, _local: u32) -> Option<StepTime> {
+        None
+    }
+
+    /// The same beliefs once more, to be thought on while these go on learning.
+    fn copied(&self) -> Arc<dyn Beliefs>;
+
+    /// Whether anything is learnt from what jobs report; if not, [`Beliefs::observe`] need not be called.
+    fn learns(&self) -> bool {
+        true
+    }
+
+    /// Learns from what a running job reports.
+    fn observe(&mut self, _job: &Job, _on: Option<&Config>, _sample: &Sample) {}
+
+    /// What was learnt, as a text that survives a restart; nothing if nothing can be learnt.
+    fn kept(&self) -> Option<String> {
+        None
+    }
+
+    /// A job ended: nothing more will be asked about it.
+    fn over(&mut self, _job: &Job) {}
+}
+
+/// One job as a policy sees it.
+#[derive(Copy, Clone, Debug)]
+pub struct JobRef<'a> {
+    /// What was asked for.
+    pub spec: &'a Job,
+    /// What has happened.
+    pub state: &'a JobState,
+}
+
+impl JobRef<'_> {
+    /// Its id.
+    pub fn id(&self) -> JobId {
+        self.spec.id
+    }
+}
+
+/// A moment, frozen. Cheap to copy: it borrows everything.
+#[derive(Copy, Clone)]
+pub struct View<'a> {
+    /// The moment.
+    pub now: Time,
+    state: &'a State,
+    beliefs: &'a dyn Beliefs,
+    needs: &'a Needs,
+}
+
+impl<'a> View<'a> {
+    /// A view for a policy that declared `needs`.
+    pub fn new(
+        now: Time,
+        state: &'a State,
+        beliefs: &'a dyn Beliefs,
+        needs: &'a Needs,
+    ) -> View<'a> {
+        View { now, state, beliefs, needs }
+    }
+
+    /// The cluster as declared; what is in service at the moment is known to the offer.
+    pub fn cluster(&self) -> &'a Cluster {
+        &self.state.cluster
+    }
+
+    /// Tenants and their ceilings.
+    pub fn tenants(&self) -> &'a Tenants {
+        &self.state.tenants
+    }
+
+    /// What the engine knows, in full.
+    pub fn state(&self) -> &'a State {
+        self.state
+    }
+
+    /// A job that is not over.
+    pub fn job(&self, id: JobId) -> Option<JobRef<'a>> {
+        self.state.live(id).map(|live| JobRef { spec: &live.spec, state: &live.state })
+    }
+
+    /// Admitted jobs without a grant, by id.
+    pub fn waiting(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
+        let view = *self;
+        self.state.waiting.iter().filter_map(move |id| view.job(id))
+    }
+
+    /// Jobs with a grant, by id.
+    pub fn granted(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
+        let view = *self;
+        self.state.granted.iter().filter_map(move |id| view.job(id))
+    }
+
+    /// How many jobs wait.
+    pub fn waiting_len(&self) -> usize {
+        self.state.waiting.len()
+    }
+
+    /// How many jobs hold a grant.
+    pub fn granted_len(&self) -> usize {
+        self.state.granted.len()
+    }
+
+    /// Jobs that changed since the last decision; some may be over, some may come twice.
+    pub fn changed(&self) -> &'a [JobId] {
+        &self.state.changed
+    }
+
+    /// Jobs that ended since the last decision, and when.
+    pub fn ended(&self) -> &'a [(JobId, Time)] {
+        &self.state.ended
+    }
+
+    /// Pools that are lent, and how many of their nodes must go back with this decision.
+    pub fn loans(&self) -> &'a [Loan] {
+        &self.state.loans
+    }
+
+    /// Whether the host keeps rounds, so that each decision begins one.
+    pub fn keeps_rounds(&self) -> bool {
+        self.state.keeps_rounds
+    }
+
+    /// Whether the policy declared that it must know speeds, so that [`View::rate`] answers at all.
+    pub fn shows_rates(&self) -> bool {
+        self.needs.rates
+    }
+
+    /// The number of this decision; a policy whose memory is older than one decision starts anew.
+    pub fn decision(&self) -> u64 {
+        self.state.decisions
+    }
+
+    /// GPUs asked for by all admitted jobs, with a grant or not.
+    pub fn demand(&self) -> u64 {
+        self.state.demand
+    }
+
+    /// How fast a job would run, as far as is known; nothing for a policy that did not declare the need.
+    pub fn rate(&self, job: JobRef<'_>, on: &Config) -> Option<Rate> {
+        if !self.needs.rates {
+            return None;
+        }
+        self.beliefs.rate(job.spec, on)
+    }
+
+    /// The model whose profile says how fast a job is: jobs that wish for the same and share it, or have none, fit and
+    /// fail alike.
+    pub fn profiled(&self, job: JobRef<'_>) -> Option<ModelId> {
+        self.beliefs.profiled(job.spec)
+    }
+
+    /// A number that changes with every change of what is believed about speeds, or nothing if that cannot be told.
+    pub fn beliefs_version(&self) -> Option<u64> {
+        self.beliefs.version()
+    }
+
+    /// Whether what is believed may change with what jobs report, though nothing else happens.
+    pub fn learns(&self) -> bool {
+        self.beliefs.learns()
+    }
+
+    /// What a change of placement would cost.
+    pub fn change(
+        &self,
+        job: JobRef<'_>,
+        from: Option<&Config>,
+        to: Option<&Config>,
+    ) -> ChangeCost {
+        self.beliefs.change(job.spec, from, to)
+    }
+
+    /// The share of the largest tensor in all parameters of a job's model: a fact of the model, shown to every policy.
+    pub fn skew(&self, job: JobRef<'_>) -> Option<f64> {
+        self.beliefs.skew(job.spec)
+    }
+
+    /// The batches at which a job's model is known; nothing for a policy that did not declare the need of speeds.
+    pub fn batches(&self, job: JobRef<'_>) -> Option<&'a Batches> {
+        if self.needs.rates { self.beliefs.batches(job.spec) } else { None }
+    }
+
+    /// Seconds of an iteration at a job's own batch, with at least so many accumulated passes; nothing for a job that
+    /// does not follow a measured training, and for a policy that did not declare the need of speeds.
+    pub fn iteration_seconds(
+        &self,
+        job: JobRef<'_>,
+        on: &Config,
+        accumulated_least: u32,
+    ) -> Option<f64> {
+        let shown = self.needs.rates;
+        shown.then(|| self.beliefs.iteration_seconds(job.spec, on, accumulated_least)).flatten()
+    }
+
+    /// Iterations at a job's own batch after the epoch it is in; nothing for a job that does not follow a measured
+    /// training, and for a policy that did not declare the need of sizes.
+    pub fn iterations_ahead(&self, job: JobRef<'_>) -> Option<f64> {
+        if self.needs.work_left == Knowledge::Nothing {
+            return None;
+        }
+        self.beliefs.iterations_ahead(job.spec, job.state.progress.done_at(self.now))
+    }
+
+    /// The limits of a job's batch on a type of GPU: what its user allows and its memory holds, shown to every policy.
+    /// Nothing for a job whose batch is fixed or whose limits were not stated.
+    pub fn batch_limits(&self, job: JobRef<'_>, kind: GpuType) -> Option<BatchLimits> {
+        let want = &job.spec.want;
+        if want.batch.is_some() {
+            return None;
+        }
+        want.batch_limits.or_else(|| self.beliefs.batch_limits(job.spec, kind))
+    }
+
+    /// The time of one pass with so many samples on each GPU, as a trial before the job runs found it; nothing where
+    /// the policy did not declare such trials.
+    pub fn trial(&self, job: JobRef<'_>, on: &Config, local: u32) -> Option<StepTime> {
+        let tried = match self.needs.trials {
+            Trials::Nowhere => false,
+            Trials::OneGpu => on.gpus == 1,
+            Trials::Everywhere => true,
+        };
+        tried.then(|| self.beliefs.trial(job.spec, on, local)).flatten()
+    }
+
+    /// How much work is left, as far as is known; nothing for a policy that did not declare the need.
+    ///
+    /// A job that has outlived its estimate is believed to take twice as long, then four times, as a doubling
+    /// search would: what is left falls while it runs, and jumps at these moments only.
+    pub fn work_left(&self, job: JobRef<'_>) -> Option<Work> {
+        if self.needs.work_left == Knowledge::Nothing {
+            return None;
+        }
+        let done = job.state.progress.done_at(self.now);
+        let mut total = self.beliefs.work(job.spec)?.0.max(1e-6);
+        while total <= done.0 && total.is_finite() {
+            total *= 2.0;
+        }
+        Some(Work(total) - done)
+    }
+
+    /// How long the rest would take where the job would like to run. It does not depend on where the job is, so
+    /// that two jobs compared by it never take turns in displacing each other.
+    pub fn time_left(&self, job: JobRef<'_>) -> Option<Span> {
+        Some(self.reference_rate(job)?.time_for(self.work_left(job)?))
+    }
+
+    /// How long the rest takes at the present speed of a job that runs, else where it would like to run.
+    pub fn time_to_end(&self, job: JobRef<'_>) -> Option<Span> {
+        match job.state.progress.rate {
+            Rate(rate) if rate > 0.0 => Some(Rate(rate).time_for(self.work_left(job)?)),
+            _ => self.time_left(job),
+        }
+    }
+
+    /// How fast [`View::time_left`] falls while the job runs, in thousandths: 1000 where it likes to be.
+    pub fn pace_permille(&self, job: JobRef<'_>) -> u32 {
+        let rate = job.state.progress.rate.0;
+        match self.reference_rate(job) {
+            Some(Rate(reference)) if reference > 0.0 => (rate / reference * 1000.0 + 0.5) as u32,
+            _ => 0,
+        }
+    }
+
+    /// How long the whole job would take where it would like to run.
+    pub fn time_total(&self, job: JobRef<'_>) -> Option<Span> {
+        if self.needs.work_left == Knowledge::Nothing {
+            return None;
+        }
+        let total = self.beliefs.work(job.spec)?;
+        Some(self.reference_rate(job)?.time_for(total))
+    }
+
+    /// The speed on the number of GPUs, or the share of one, asked for, packed, on the first type of the cluster that the job accepts.
+    pub fn reference_rate(&self, job: JobRef<'_>) -> Option<Rate> {
+        self.reference_rate_at(job, None)
+    }
+
+    /// The same at a batch, where one is given.
+    pub fn reference_rate_at(&self, job: JobRef<'_>, batch: Option<u32>) -> Option<Rate> {
+        let want = &job.spec.want;
+        let shapes = self.state.shapes.iter().filter(|(kind, _)| want.accepts(*kind));
+        shapes.into_iter().find_map(|&(kind, per_node)| {
+            let mut config = Config::packed(kind, want.gpus, per_node);
+            config.permille = want.permille;
+            config.batch = batch;
+            self.beliefs.rate(job.spec, &config)
+        })
+    }
+
+    /// Decayed GPU-seconds that a tenant and all below it have used.
+    pub fn usage(&self, tenant: TenantId) -> f64 {
+        self.state.usage[tenant.index()].at(self.now, self.state.usage_half_life)
+    }
+
+    /// Whether a job with a grant may lose it now.
+    pub fn may_stop(&self, job: JobRef<'_>) -> bool {
+        let Some(planned) = &job.state.planned else { return false };
+        if job.state.held.is_none() {
+            // It was never launched there, so nothing is taken from it.
+            return true;
+        }
+        let leased = planned.lease_until.is_some_and(|until| until > self.now);
+        let fresh = job.state.last_start.is_some_and(|at| at + job.spec.min_run > self.now);
+        job.spec.preemptible && !leased && !fresh
+    }
+}
+
+/// A frozen moment that owns what it shows, so that a slow policy can think while the engine goes on.
+#[derive(Clone)]
+pub struct Snapshot {
+    /// When it was taken.
+    pub now: Time,
+    /// The state, shared until the engine writes.
+    pub state: Arc<State>,
+    /// What is free by the plan.
+    pub free: Free,
+    /// What is believed, shared until the engine learns.
+    pub beliefs: Arc<dyn Beliefs>,
+}

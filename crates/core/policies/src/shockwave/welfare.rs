@@ -1,0 +1,476 @@
+//! How many rounds of a window each job gets: the welfare program of Shockwave (NSDI'23, section 5).
+//!
+//! The authors state it with a boolean for each job and round. But rounds are alike: the objective depends on the
+//! number of rounds of each job alone. What is left is to choose these numbers, so that
+//!
+//! ```text
+//!   sum of weight x log(progress after so many rounds) / (jobs x rounds)  -  k x longest time left
+//! ```
+//!
+//! is largest. For a bound on the longest time left each job has a least number of rounds, and the rest is a knapsack
+//! with concave gains, solved exactly (`knapsack`). The bound is found by a search over the values it can take: the
+//! best welfare under a bound is concave in it but for the wholeness of rounds, so that a peak is climbed first and
+//! then every range of the bound is looked at that could hold a higher one.
+
+use super::knapsack::{Class, fill};
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// Progress at which the logarithm is exact; between two of them it is a line.
+const BASES: [f64; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
+/// Their logarithms; that of a millionth stands for no progress at all, which has none.
+const LOGS: [f64; 6] = [
+    -13.815510557964274,
+    -1.6094379124341003,
+    -0.916290731874155,
+    -0.5108256237659907,
+    -0.2231435513142097,
+    0.0,
+];
+
+/// One job in the program.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// GPUs it takes at once.
+    pub gpus: u32,
+    /// How much its welfare counts.
+    pub weight: f64,
+    /// The part of it that is done, from 0 to 1.
+    pub done: f64,
+    /// The part of it that one round adds.
+    pub step: f64,
+    /// Seconds it is believed to need still.
+    pub left: f64,
+    /// Seconds of a round that count against what is left.
+    pub round: f64,
+    /// Rounds it must get, or no plan is good.
+    pub least: u32,
+}
+
+/// The program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The jobs.
+    pub jobs: Vec<Candidate>,
+    /// GPUs in each round.
+    pub gpus: u32,
+    /// Rounds of the window.
+    pub rounds: u32,
+    /// What a second of the longest time left costs.
+    pub k: f64,
+}
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chosen {
+    /// Rounds of each job.
+    pub rounds: Vec<u32>,
+    /// The value of the objective.
+    pub value: f64,
+}
+
+/// The logarithm of a progress, by straight lines between the authors' points.
+pub fn log_of(progress: f64) -> f64 {
+    let progress = progress.clamp(0.0, 1.0);
+    let next = BASES.iter().position(|base| *base >= progress).unwrap_or(BASES.len() - 1).max(1);
+    let (low, high) = (BASES[next - 1], BASES[next]);
+    let (from, to) = (LOGS[next - 1], LOGS[next]);
+    from + (to - from) * (progress - low) / (high - low)
+}
+
+impl Candidate {
+    /// The most rounds that do it any good.
+    pub fn most(&self, rounds: u32) -> u32 {
+        if self.step <= 0.0 {
+            return 0;
+        }
+        libm::ceil((1.0 - self.done).max(0.0) / self.step - 1e-9).clamp(0.0, f64::from(rounds))
+            as u32
+    }
+
+    /// Its welfare after so many rounds.
+    pub fn welfare(&self, count: u32) -> f64 {
+        self.weight * log_of(self.done + self.step * f64::from(count))
+    }
+
+    /// Seconds left after so many rounds.
+    ///
+    /// Rounds beyond the end of the work by the pace so far take nothing off, as in the authors' program.
+    pub fn left(&self, count: u32) -> f64 {
+        let rest = if self.step > 0.0 { (1.0 - self.done) / self.step * self.round } else { 0.0 };
+        (self.left - (self.round * f64::from(count)).min(rest)).max(0.0)
+    }
+
+    /// The least number of rounds after which at most so many seconds are left; more than `most` if there is none.
+    fn rounds_until(&self, left: f64, most: u32) -> u32 {
+        if self.left(most) > left {
+            return most + 1;
+        }
+        let guess = libm::ceil((self.left - left) / self.round - 1e-9).clamp(0.0, f64::from(most));
+        let guess = guess as u32;
+        if self.left(guess) > left { guess + 1 } else { guess }
+    }
+}
+
+impl Program {
+    /// The best numbers of rounds; nothing if the least ones do not fit.
+    pub fn solve(&self) -> Option<Chosen> {
+        let mut search = Search::new(self);
+        let last = search.bounds.len().checked_sub(1)?;
+        if !search.fits(search.bounds[last]) {
+            return None;
+        }
+        let first = partition(0, last, |at| !search.fits(search.bounds[at]));
+        let (mut from, mut to) = (first, last);
+        while to - from > 4 {
+            let third = (to - from) / 3;
+            let (a, b) = (from + third, to - third);
+            if search.at(a) < search.at(b) { from = a + 1 } else { to = b }
+        }
+        (from..=to).for_each(|at| {
+            search.at(at);
+        });
+        search.prove(first, last);
+        let Search { known, mut found, .. } = search;
+        let best =
+            known.into_values().max_by(|a, b| found[*a].value.total_cmp(&found[*b].value))?;
+        let Found { rounds, value, .. } = found.swap_remove(best);
+        Some(Chosen { rounds, value })
+    }
+
+    /// Whether the least rounds of all jobs fit.
+    pub fn is_feasible(&self) -> bool {
+        let fits = self.jobs.iter().all(|job| job.least <= job.most(self.rounds));
+        let need = |job: &Candidate| u64::from(job.least) * u64::from(job.gpus);
+        fits && self.jobs.iter().map(need).sum::<u64>() <= self.room()
+    }
+
+    /// The value of the objective for numbers of rounds.
+    pub fn value(&self, rounds: &[u32]) -> f64 {
+        let left = self.jobs.iter().zip(rounds).map(|(job, count)| job.left(*count));
+        self.welfare(rounds) - self.k * left.fold(0.0, f64::max)
+    }
+
+    /// The part of it that is not the time left.
+    fn welfare(&self, rounds: &[u32]) -> f64 {
+        let of = self.jobs.iter().zip(rounds).map(|(job, count)| job.welfare(*count));
+        of.sum::<f64>() / self.parts()
+    }
+
+    /// The number of all rounds of all jobs, over which welfare is a mean.
+    fn parts(&self) -> f64 {
+        (f64::from(self.rounds) * self.jobs.len() as f64).max(1.0)
+    }
+
+    /// GPU-rounds of the window.
+    fn room(&self) -> u64 {
+        u64::from(self.gpus) * u64::from(self.rounds)
+    }
+
+    /// The steepest gains of each size, as many as there is room for, out of what each job gains with so many rounds at
+    /// most. O(jobs + rounds that fit x log jobs).
+    fn gains(&self, most: &[u32], idle: &[(f64, f64)]) -> BTreeMap<u32, Vec<Gain>> {
+        let mut classes: BTreeMap<u32, BinaryHeap<Reverse<(Gain, u64)>>> = BTreeMap::new();
+        for (at, job) in self.jobs.iter().enumerate() {
+            let class = classes.entry(job.gpus).or_default();
+            if most[at] > 0 {
+                let next = job.welfare(1);
+                let gain = Gain { gain: (next - idle[at].0).max(0.0), job: at as u32, count: 1 };
+                class.push(Reverse((gain, next.to_bits())));
+            }
+        }
+        let steepest = |(size, mut heads): (u32, BinaryHeap<Reverse<(Gain, u64)>>)| {
+            let mut gains: Vec<Gain> = Vec::new();
+            let limit = self.room() / u64::from(size.max(1));
+            while (gains.len() as u64) < limit
+                && let Some(Reverse((head, welfare))) = heads.pop()
+            {
+                gains.push(head);
+                let (job, count) = (&self.jobs[head.job as usize], head.count);
+                if count < most[head.job as usize] {
+                    let next = job.welfare(count + 1);
+                    let gain = (next - f64::from_bits(welfare)).max(0.0);
+                    let gain = Gain { gain, count: count + 1, ..head };
+                    heads.push(Reverse((gain, next.to_bits())));
+                }
+            }
+            // Rounds of one job have falling gains but for rounding, so that they are in order already but for that.
+            gains.sort_by(Gain::steeper);
+            (size, gains)
+        };
+        classes.into_iter().map(steepest).collect()
+    }
+
+    /// What numbers of rounds come to, kept such that the worth of small changes is found quickly.
+    pub fn standing(&self, rounds: &[u32]) -> Standing {
+        let left: Vec<f64> =
+            self.jobs.iter().zip(rounds).map(|(job, count)| job.left(*count)).collect();
+        let mut longest: Vec<usize> = (0..left.len()).collect();
+        longest.sort_unstable_by(|a, b| left[*b].total_cmp(&left[*a]).then(a.cmp(b)));
+        Standing { value: self.value(rounds), welfare: self.welfare(rounds), left, longest }
+    }
+
+    /// What one more round is worth to the welfare of a job that has so many.
+    pub fn gain(&self, job: usize, count: u32) -> f64 {
+        if count >= self.jobs[job].most(self.rounds) {
+            return 0.0;
+        }
+        self.jobs[job].welfare(count + 1) - self.jobs[job].welfare(count)
+    }
+}
+
+/// What numbers of rounds come to.
+pub struct Standing {
+    /// The value of the objective.
+    pub value: f64,
+    welfare: f64,
+    /// Seconds left of each job.
+    left: Vec<f64>,
+    /// Jobs by them, the longest first.
+    longest: Vec<usize>,
+}
+
+impl Standing {
+    /// The value if one job had a round more and some others, none of them twice, a round less.
+    pub fn after(&self, (more, less): (usize, &[usize]), rounds: &[u32], program: &Program) -> f64 {
+        let changed = std::iter::once((more, rounds[more] + 1));
+        let changed = changed.chain(less.iter().map(|job| (*job, rounds[*job] - 1)));
+        let (mut gained, mut longest) = (0.0, 0.0f64);
+        for (at, count) in changed {
+            let job = &program.jobs[at];
+            gained += job.welfare(count) - job.welfare(rounds[at]);
+            longest = longest.max(job.left(count));
+        }
+        let others = self.longest.iter().find(|at| **at != more && !less.contains(at));
+        let longest = longest.max(others.map_or(0.0, |at| self.left[*at]));
+        self.welfare + gained / program.parts() - program.k * longest
+    }
+}
+
+/// The first place of a range at which a condition that holds up to somewhere no longer holds.
+fn partition(mut from: usize, mut to: usize, holds: impl Fn(usize) -> bool) -> usize {
+    while from < to {
+        let middle = (from + to) / 2;
+        if holds(middle) { from = middle + 1 } else { to = middle }
+    }
+    from
+}
+
+/// Ranges of the bound that are halved to prove that no peak was missed; small programs need fewer.
+const RANGES_MAX: usize = 64;
+
+/// A range of the bound and what no choice in it exceeds.
+struct Range {
+    ceiling: f64,
+    from: usize,
+    to: usize,
+}
+
+/// A choice that was found.
+struct Found {
+    rounds: Vec<u32>,
+    value: f64,
+    /// The part of the value that is not the time left.
+    welfare: f64,
+    /// The longest time left.
+    longest: f64,
+}
+
+/// The search for the bound: what does not change meanwhile, and what was found so far.
+struct Search<'a> {
+    program: &'a Program,
+    most: Vec<u32>,
+    /// Welfare and seconds left of each job that gets no round, as most do where there are many.
+    idle: Vec<(f64, f64)>,
+    /// Jobs that can have more left than the least bound, the longest first: only these ever need rounds for a bound.
+    long: Vec<usize>,
+    /// GPU-rounds beside the least rounds of all jobs; nothing if they do not fit.
+    room: Option<u64>,
+    /// Gains of one more round, steepest first, by size: gain, job, and the round it leads to. Of each size as many as
+    /// there is room for: those of them that a bound demands anyway take as much room as they are.
+    gains: BTreeMap<u32, Vec<Gain>>,
+    /// The values that the longest time left can take, ascending.
+    bounds: Vec<f64>,
+    /// What was found, and the bounds that each is the best under, by their places.
+    found: Vec<Found>,
+    known: BTreeMap<usize, usize>,
+}
+
+/// What one more round of a job gains, and which round it is.
+#[derive(Copy, Clone, Debug, PartialEq)]
+struct Gain {
+    gain: f64,
+    job: u32,
+    count: u32,
+}
+
+impl Gain {
+    /// The steepest first, and of equals the earlier round.
+    fn steeper(&self, other: &Gain) -> Ordering {
+        let earlier = (self.count, self.job).cmp(&(other.count, other.job));
+        other.gain.total_cmp(&self.gain).then(earlier)
+    }
+}
+
+impl Eq for Gain {}
+
+impl PartialOrd for Gain {
+    fn partial_cmp(&self, other: &Gain) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Gain {
+    fn cmp(&self, other: &Gain) -> Ordering {
+        self.steeper(other)
+    }
+}
+
+impl<'a> Search<'a> {
+    fn new(program: &'a Program) -> Search<'a> {
+        let most: Vec<u32> = program.jobs.iter().map(|job| job.most(program.rounds)).collect();
+        let idle: Vec<(f64, f64)> =
+            program.jobs.iter().map(|job| (job.welfare(0), job.left(0))).collect();
+        let all = program.jobs.iter().zip(&most);
+        let floor = all.map(|(job, most)| job.left(*most)).fold(0.0, f64::max);
+        // Of a job that never has as much left nothing is a bound.
+        let mut bounds: Vec<f64> = Vec::new();
+        for at in (0..program.jobs.len()).filter(|at| idle[*at].1 >= floor) {
+            bounds.extend((0..=most[at]).map(|count| program.jobs[at].left(count)));
+        }
+        bounds.retain(|bound| *bound >= floor);
+        bounds.sort_unstable_by(f64::total_cmp);
+        bounds.dedup();
+        let mut long: Vec<usize> =
+            (0..program.jobs.len()).filter(|at| idle[*at].1 > floor).collect();
+        long.sort_unstable_by(|a, b| idle[*b].1.total_cmp(&idle[*a].1).then(a.cmp(b)));
+        let room = program.jobs.iter().zip(&most).try_fold(program.room(), |room, (job, most)| {
+            let need = u64::from(job.least) * u64::from(job.gpus);
+            if job.least > *most { None } else { room.checked_sub(need) }
+        });
+        let gains = program.gains(&most, &idle);
+        let (found, known) = (Vec::new(), BTreeMap::new());
+        Search { program, most, idle, long, room, gains, bounds, found, known }
+    }
+
+    /// The jobs that must have more than their least rounds under a bound on the time left, with how many.
+    fn demanded(&self, bound: f64) -> impl Iterator<Item = (usize, u32)> + '_ {
+        let long = self.long.iter().take_while(move |at| self.idle[**at].1 > bound);
+        long.map(move |&at| {
+            let job = &self.program.jobs[at];
+            (at, job.rounds_until(bound, self.most[at]).max(job.least))
+        })
+    }
+
+    /// GPU-rounds beside those that a bound demands; nothing if they do not fit.
+    fn room(&self, bound: f64) -> Option<u64> {
+        self.demanded(bound).try_fold(self.room?, |room, (at, low)| {
+            let job = &self.program.jobs[at];
+            let more = u64::from(low - job.least) * u64::from(job.gpus);
+            if low > self.most[at] { None } else { room.checked_sub(more) }
+        })
+    }
+
+    fn fits(&self, bound: f64) -> bool {
+        self.room(bound).is_some()
+    }
+
+    /// The value under a bound, by its place; remembered.
+    fn at(&mut self, at: usize) -> f64 {
+        if !self.known.contains_key(&at) {
+            // What is best under a later bound and keeps this one is the best under this one too.
+            let later = self.known.range(at..).next().map(|(_, found)| *found);
+            let bound = self.bounds[at];
+            let kept = later.filter(|found| self.found[*found].longest <= bound);
+            let found = kept.or_else(|| {
+                self.found.push(self.fill(bound)?);
+                Some(self.found.len() - 1)
+            });
+            self.known.extend(found.map(|found| (at, found)));
+        }
+        self.known.get(&at).map_or(f64::NEG_INFINITY, |found| self.found[*found].value)
+    }
+
+    /// Looks where a peak may have been missed: of whole rounds the value can have several.
+    ///
+    /// A choice that leaves at most `bounds[to]` seconds and at least `bounds[from]` has no more welfare than the best
+    /// under the later bound, and loses at least the earlier one. Ranges that cannot beat the best known are left, the
+    /// others halved, most promising first, until none is left or the limit is reached.
+    fn prove(&mut self, from: usize, to: usize) {
+        let mut open = vec![self.range(from, to)];
+        for _ in 0..RANGES_MAX {
+            let best = self.found.iter().map(|found| found.value).fold(f64::NEG_INFINITY, f64::max);
+            open.retain(|range| range.ceiling > best);
+            let promise = |(_, a): &(usize, &Range), (_, b): &(usize, &Range)| {
+                a.ceiling.total_cmp(&b.ceiling)
+            };
+            let Some((at, _)) = open.iter().enumerate().max_by(promise) else { return };
+            let Range { from, to, .. } = open.swap_remove(at);
+            if from < to {
+                let middle = from + (to - from) / 2;
+                open.push(self.range(from, middle));
+                open.push(self.range(middle + 1, to));
+            }
+        }
+    }
+
+    fn range(&mut self, from: usize, to: usize) -> Range {
+        self.at(to);
+        let welfare = self.known.get(&to).map(|found| self.found[*found].welfare);
+        let ceiling = welfare.unwrap_or(f64::NEG_INFINITY) - self.program.k * self.bounds[from];
+        Range { ceiling, from, to }
+    }
+
+    fn fill(&self, bound: f64) -> Option<Found> {
+        let room = self.room(bound)?;
+        let mut rounds: Vec<u32> = self.program.jobs.iter().map(|job| job.least).collect();
+        self.demanded(bound).for_each(|(at, low)| rounds[at] = low);
+        let is_open = |gain: &&Gain| gain.count > rounds[gain.job as usize];
+        let open: Vec<Vec<Gain>> = self
+            .gains
+            .values()
+            .map(|class| class.iter().filter(is_open).copied().collect())
+            .collect();
+        let classes = self.gains.keys().zip(&open).map(|(size, items)| Class {
+            size: u64::from(*size),
+            gains: items.iter().map(|item| item.gain).collect(),
+        });
+        let counts = fill(&classes.collect::<Vec<Class>>(), room);
+        for (items, count) in open.iter().zip(counts) {
+            for item in &items[..count] {
+                rounds[item.job as usize] += 1;
+            }
+        }
+        Some(self.found(rounds))
+    }
+
+    /// What numbers of rounds come to: [`Program::value`], with what is known of jobs that get none.
+    fn found(&self, rounds: Vec<u32>) -> Found {
+        let all = || self.program.jobs.iter().zip(&rounds).zip(&self.idle);
+        let welfare = all().map(|((job, count), idle)| match count {
+            0 => idle.0,
+            count => job.welfare(*count),
+        });
+        let left = all().map(|((job, count), idle)| match count {
+            0 => idle.1,
+            count => job.left(*count),
+        });
+        let welfare = welfare.sum::<f64>() / self.program.parts();
+        let longest = left.fold(0.0, f64::max);
+        let value = welfare - self.program.k * longest;
+        Found { rounds, value, welfare, longest }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_logarithm_is_exact_at_its_points() {
+        for base in BASES {
+            assert!((log_of(base) - libm::log(base.max(1e-6))).abs() < 1e-12);
+        }
+        assert!(log_of(0.5) < libm::log(0.5), "a line lies below a concave curve");
+    }
+}

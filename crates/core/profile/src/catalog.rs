@@ -1,0 +1,107 @@
+//! All models of a run, by id and by name.
+
+use crate::{ModelProfile, zoo};
+use std::collections::BTreeMap;
+use trainyard_diagnostic::{InputError, nearest};
+use trainyard_types::ModelId;
+
+/// The name of the model that does one second of work in each second.
+pub const GENERIC: &str = "generic";
+
+/// All models of a run. Model 0 is always [`GENERIC`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Catalog {
+    models: Vec<ModelProfile>,
+    ids: BTreeMap<String, ModelId>,
+}
+
+impl Default for Catalog {
+    /// Only the generic model.
+    fn default() -> Catalog {
+        let mut catalog = Catalog { models: Vec::new(), ids: BTreeMap::new() };
+        let source = "by definition: work is given as seconds at the wanted size";
+        catalog.add(ModelProfile::steady(GENERIC, source, 1.0));
+        catalog
+    }
+}
+
+impl Catalog {
+    /// The generic model and the whole zoo.
+    pub fn builtin() -> Catalog {
+        zoo::catalog().clone()
+    }
+
+    /// Adds a model; one of the same name is replaced and keeps its id.
+    pub fn add(&mut self, profile: ModelProfile) -> ModelId {
+        if let Some(id) = self.find(&profile.name) {
+            self.models[id.index()] = profile;
+            return id;
+        }
+        let id = ModelId(self.models.len() as u32);
+        self.ids.insert(profile.name.clone(), id);
+        self.models.push(profile);
+        id
+    }
+
+    /// The model of that name.
+    pub fn find(&self, name: &str) -> Option<ModelId> {
+        self.ids.get(name).copied()
+    }
+
+    /// The model of that name, or a fault that names the nearest one.
+    pub fn lookup(&self, line: u64, field: &str, name: &str) -> Result<ModelId, InputError> {
+        self.find(name).ok_or_else(|| InputError {
+            nearest: nearest(name, self.names()).map(str::to_owned),
+            ..InputError::wrong(line, field, name, "the name of a model in the catalog")
+        })
+    }
+
+    /// A model.
+    ///
+    /// # Panics
+    /// When the id is not of this catalog.
+    pub fn get(&self, id: ModelId) -> &ModelProfile {
+        &self.models[id.index()]
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.models.len()
+    }
+
+    /// Always false.
+    pub fn is_empty(&self) -> bool {
+        self.models.is_empty()
+    }
+
+    /// The names, in order of id.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.models.iter().map(|model| model.name.as_str())
+    }
+
+    /// Each with its id.
+    pub fn iter(&self) -> impl Iterator<Item = (ModelId, &ModelProfile)> {
+        self.models.iter().enumerate().map(|(index, model)| (ModelId(index as u32), model))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn model_zero_is_generic_and_names_are_unique() {
+        let mut catalog = Catalog::builtin();
+        assert_eq!(catalog.find(GENERIC), Some(ModelId(0)));
+        let count = catalog.len();
+        let changed = ModelProfile::steady(GENERIC, "test", 2.0);
+        assert_eq!(catalog.add(changed), ModelId(0));
+        assert_eq!(catalog.len(), count);
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_nearest() {
+        let error = Catalog::default().lookup(4, "model", "genreic").unwrap_err();
+        assert_eq!((error.line, error.nearest.as_deref()), (4, Some("generic")));
+    }
+}

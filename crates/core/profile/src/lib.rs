@@ -1,0 +1,47 @@
+//! How fast training jobs run, and what stopping and starting them costs.
+//!
+//! A [`ModelProfile`] holds what was measured about one training job: steps per second by type of GPU, number of
+//! GPUs and nodes; memory; the times to save and to start; its speed beside others on one GPU.
+//! A [`Catalog`] holds all models of a run; [`Catalog::builtin`] is the zoo, and every entry names its source.
+//! [`Speeds`] binds a catalog to a cluster and answers the two questions of every simulated placement, `rate` and
+//! `change`, from dense tables; [`CostModel`] says where a run's costs come from.
+//!
+//! - [`model`], [`catalog`], [`zoo`]: what is known.
+//! - [`host`], [`batches`]: speed by host CPUs and memory, and by batch size.
+//! - [`speeds`], with `curve` behind it: what follows from it between and beyond the measured points.
+//! - [`training`]: measured trainings, whose speed follows batch size and epoch.
+//! - [`goodput`]: how fast a training learns, fitted to what was seen of it.
+//! - [`kinds`]: general facts about types of GPU, for models that were never measured on one.
+//! - [`complete`]: speeds of pairs that were not measured, from those that were.
+//! - [`nnls`], [`optimus`]: Optimus's models of speed and loss, fitted to what was seen of a job.
+//! - [`cost`]: the price of a change.
+//! - [`profile_file`]: users' own profiles as TOML, in and out.
+//! - [`import`]: published tables of speeds, read into profiles.
+//!
+//! Nothing here opens a file, reads a clock or draws a random number.
+
+pub mod batches;
+pub mod catalog;
+pub mod complete;
+pub mod cost;
+mod curve;
+pub mod goodput;
+pub mod gradient_noise;
+pub mod host;
+pub mod import;
+pub mod kinds;
+pub mod model;
+pub mod nnls;
+pub mod optimus;
+pub mod profile_file;
+pub mod speeds;
+pub mod training;
+pub mod zoo;
+
+pub use batches::Batches;
+pub use catalog::{Catalog, GENERIC};
+pub use cost::{ChangeCost, CostModel, CostModelError};
+pub use host::HostTable;
+pub use model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost, StageTimes};
+pub use speeds::{Sharing, Speeds};
+pub use training::{BatchLimits, BatchSplit, Iteration, Pace, Training};

@@ -1,0 +1,522 @@
+//! Speeds and costs bound to one cluster: what every placement of a run is asked for.
+//!
+//! Type names become ids once, in [`Speeds::new`]; after that a question is an index into a dense table.
+//! A model with a measured training answers from that: by batch size, and by what is done ([`Speeds::pace`]).
+//! What is deliberately not looked at: the split of the model.
+
+use crate::batches::{Batches, rate_at};
+use crate::cost::{ChangeCost, CostModel};
+use crate::curve::{Cell, Curve, power_of, source_kind};
+use crate::host::{self, HostTable};
+use crate::model::{ANY_KIND, SizeCost};
+use crate::training::{Site, StepTime};
+use crate::{BatchLimits, Catalog, Iteration, ModelProfile, Pace, Training};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use trainyard_types::{Cluster, Config, GpuType, ModelId, Rate, Span, Tier, Work};
+
+/// Sizes up to this are tabulated; beyond it the last slope goes on.
+const TABLE_MAX: u32 = 512;
+
+/// How jobs share one GPU.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// They take turns.
+    #[default]
+    TimeSliced,
+    /// They run at once under MPS.
+    Mps,
+}
+
+impl Sharing {
+    /// The part of its speed a model keeps beside one whose pair was not measured.
+    ///
+    /// Half the mean sum of both speeds over all pairs measured on an H200.
+    pub fn part_default(self) -> f64 {
+        match self {
+            Sharing::TimeSliced => 0.7,
+            Sharing::Mps => 0.8,
+        }
+    }
+}
+
+/// Speeds and costs of every model of a catalog on one cluster.
+#[derive(Clone, Debug)]
+pub struct Speeds {
+    kinds: usize,
+    /// By model, then by type; `None` where a model has no point.
+    bound: Vec<Option<Bound>>,
+    moves: Vec<Moves>,
+    /// By model; `None` for one without a measured training.
+    trained: Vec<Option<Trained>>,
+    /// How many halvings of bandwidth lie between a rack and the core.
+    core_halvings: f64,
+    sharing: Sharing,
+    /// Whether speeds are as if all GPUs were as close as they were when they were measured.
+    close: bool,
+    costs: CostModel,
+}
+
+/// One model on one type.
+#[derive(Clone, Debug)]
+struct Bound {
+    cells: Vec<Cell>,
+    tail: f64,
+    /// GPUs, nodes, rate of measured points that are not the packed ones.
+    spread_points: Vec<(u32, u32, f64)>,
+}
+
+/// A measured training on the types of a cluster.
+#[derive(Clone, Debug)]
+struct Trained {
+    training: Arc<Training>,
+    /// By type of the cluster: the measured type that stands for it, and the factor of its times.
+    sources: Vec<(usize, f64)>,
+}
+
+/// What does not depend on the type.
+#[derive(Clone, Debug)]
+struct Moves {
+    spread: f64,
+    memory_mib: u32,
+    skew: Option<f64>,
+    save: SizeCost,
+    start: SizeCost,
+    in_place: bool,
+    by_speed: bool,
+    /// By partner and type, ascending, what holds on any type first: time-sliced and MPS.
+    pairs: Vec<(ModelId, Option<GpuType>, f64, f64)>,
+    /// Types and numbers of GPUs on which it does not fit.
+    unfit: Vec<(GpuType, u32)>,
+    host: Vec<HostTable>,
+    batches: Option<Box<BoundBatches>>,
+}
+
+/// The same training at several batches.
+#[derive(Clone, Debug)]
+struct BoundBatches {
+    stated: Batches,
+    /// By batch, ascending, with the model itself among them.
+    models: Vec<(u32, ModelId)>,
+}
+
+impl Speeds {
+    /// Binds a catalog to a cluster; costs come from the profiles.
+    pub fn new(catalog: &Catalog, cluster: &Cluster) -> Speeds {
+        let sizes = cluster.gpus().clamp(1, TABLE_MAX);
+        let bind = |model: &ModelProfile, kind: &str| {
+            let curve = Curve::new(model, kind)?;
+            let cells = (1..=sizes).map(|gpus| curve.cell(gpus)).collect();
+            Some(Bound { cells, tail: curve.tail(), spread_points: curve.spread_points })
+        };
+        let links = cluster.links;
+        let ratio = links.rack_mbps.max(1) as f64 / links.core_mbps.max(1) as f64;
+        Speeds {
+            kinds: cluster.kinds.len(),
+            bound: catalog
+                .iter()
+                .flat_map(|(_, model)| {
+                    cluster.kinds.iter().map(move |kind| bind(model, &kind.name))
+                })
+                .collect(),
+            trained: catalog.iter().map(|(_, model)| Trained::new(model, cluster)).collect(),
+            moves: catalog
+                .iter()
+                .map(|(id, model)| Moves::new((id, model), catalog, cluster))
+                .collect(),
+            core_halvings: libm::log2(ratio).max(0.0),
+            sharing: Sharing::default(),
+            close: false,
+            costs: CostModel::default(),
+        }
+    }
+
+    /// The same where every model cuts its batch by speed over types.
+    pub fn splitting_by_speed(mut self) -> Speeds {
+        for moves in &mut self.moves {
+            moves.by_speed = true;
+        }
+        self
+    }
+
+    /// The same with other costs.
+    pub fn with_costs(mut self, costs: CostModel) -> Speeds {
+        self.costs = costs;
+        self
+    }
+
+    /// The same with another way to share a GPU.
+    pub fn with_sharing(mut self, sharing: Sharing) -> Speeds {
+        self.sharing = sharing;
+        self
+    }
+
+    /// The same, as if all GPUs of a job were always as close as they were when they were measured.
+    pub fn without_distance(mut self) -> Speeds {
+        self.close = true;
+        self
+    }
+
+    /// Steps per second; `None` without a GPU, or for a model that has no speed.
+    ///
+    /// Of a measured training it is the mean over all its epochs, at the batch of the config or at the best one.
+    /// A job on several types goes at the pace of the slowest, as if all its GPUs were of that type; one that cuts its
+    /// batch by speed goes at the mean of those paces over its GPUs, for then all of them end a step at once.
+    /// Racks apart, it loses its `spread` once for each halving of bandwidth from rack to core.
+    /// Another batch than the profile's own, and more or fewer host CPUs and memory than usual, change it as the
+    /// profile says; a profile that says nothing about them is not changed by them.
+    /// A share caps its speed; partners slow it by the product of the measured pairs; the lower of both holds.
+    /// Nothing is the answer where the model was tried and does not fit.
+    pub fn rate(&self, model: ModelId, config: &Config) -> Option<Rate> {
+        let unfit = &self.moves.get(model.index())?.unfit;
+        let fits = |kind: &GpuType| !unfit.contains(&(*kind, config.gpus));
+        config.kinds.iter().all(|(kind, _)| fits(kind)).then(|| self.forced(model, config))?
+    }
+
+    /// Steps per second, also of a model that does not fit: a job that is put there all the same gets a speed between
+    /// those of its other sizes.
+    fn forced(&self, model: ModelId, config: &Config) -> Option<Rate> {
+        let moves = self.moves.get(model.index())?;
+        let on_gpus = match (config.batch, &moves.batches) {
+            (Some(batch), Some(batches)) => self.at_batch(batches, batch, config)?,
+            (None, _) | (_, None) => self.on_gpus(model, config)?,
+        };
+        let host = host::part(&moves.host, config.gpus, config.host);
+        Some(Rate(on_gpus * host * self.part(moves, config)))
+    }
+
+    /// Whether another batch changes the speed of a model.
+    pub fn knows_batches(&self, model: ModelId) -> bool {
+        self.moves.get(model.index()).is_some_and(|moves| moves.batches.is_some())
+    }
+
+    /// The batches at which a model is known, if several are.
+    pub fn batches(&self, model: ModelId) -> Option<&Batches> {
+        self.moves.get(model.index())?.batches.as_ref().map(|batches| &batches.stated)
+    }
+
+    /// Own steps per second at another batch.
+    fn at_batch(&self, batches: &BoundBatches, batch: u32, config: &Config) -> Option<f64> {
+        let rates = batches.models.iter().filter_map(|(batch, model)| {
+            Some((*batch, self.on_gpus(*model, config)? * batches.stated.worth(*batch)))
+        });
+        rate_at(&rates.collect::<SmallVec<[(u32, f64); 8]>>(), batch)
+    }
+
+    /// Steps per second by type, number and distance of the GPUs alone.
+    fn on_gpus(&self, model: ModelId, config: &Config) -> Option<f64> {
+        if config.gpus == 0 {
+            return None;
+        }
+        if let Some(trained) = self.trained(model) {
+            let rate = trained.joined(config, self.splits_by_speed(model), |training, site| {
+                Some(Pace { rate: training.mean_rate(site, config.batch)?, until: None })
+            })?;
+            return Some(rate.rate.0 * self.across(model, config)?);
+        }
+        let moves = self.moves.get(model.index())?;
+        let nodes = if self.close { 1 } else { config.nodes };
+        let mut joined: Option<f64> = None;
+        for (kind, count) in &config.kinds {
+            let bound = self.bound.get(model.index() * self.kinds + kind.index())?.as_ref()?;
+            let alone = bound.rate(config.gpus, nodes, moves.spread);
+            joined = Some(match (joined, config.kinds.len() > 1 && moves.by_speed) {
+                (before, true) => before.unwrap_or(0.0) + part_of(*count, config) * alone,
+                (before, false) => before.unwrap_or(f64::INFINITY).min(alone),
+            });
+        }
+        Some(joined? * self.across(model, config)?)
+    }
+
+    /// Steps per second once so much is done, and where that changes; at the same rate throughout for a model
+    /// without a measured training.
+    pub fn pace(&self, model: ModelId, config: &Config, done: Work) -> Option<Pace> {
+        let Some(trained) = self.trained(model).filter(|_| config.gpus > 0) else {
+            return self.forced(model, config).map(|rate| Pace { rate, until: None });
+        };
+        let pace = trained.joined(config, self.splits_by_speed(model), |training, site| {
+            training.pace(site, config.batch, done)
+        })?;
+        let moves = self.moves.get(model.index())?;
+        let host = host::part(&moves.host, config.gpus, config.host);
+        let kept = self.across(model, config)? * host * self.part(moves, config);
+        Some(Pace { rate: Rate(pace.rate.0 * kept), ..pace })
+    }
+
+    /// What a job would tell about its iterations once so much is done; nothing without a measured training.
+    ///
+    /// On several types it waits for the slowest, and that one is told of.
+    pub fn iteration(&self, model: ModelId, config: &Config, done: Work) -> Option<Iteration> {
+        let trained = self.trained(model)?;
+        let mut slowest: Option<Iteration> = None;
+        for (kind, _) in &config.kinds {
+            let (kind, factor) = *trained.sources.get(kind.index())?;
+            let site = Site { kind, factor, shape: &config.shape };
+            let here = trained.training.iteration_at(site, config.batch, done)?;
+            if slowest.is_none_or(|other| here.seconds > other.seconds) {
+                slowest = Some(here);
+            }
+        }
+        slowest
+    }
+
+    /// The time of one pass with so many samples on each GPU; nothing without a measured training or on several types.
+    pub fn pass(&self, model: ModelId, config: &Config, local: u32) -> Option<StepTime> {
+        let trained = self.trained(model)?;
+        let [(kind, _)] = config.kinds[..] else { return None };
+        let (kind, factor) = *trained.sources.get(kind.index())?;
+        let time = trained.training.times.at(kind, &config.shape, local)?;
+        let factor = factor * trained.training.slowdown;
+        Some(StepTime { step: time.step * factor, sync: time.sync * factor })
+    }
+
+    /// Seconds of an iteration at the batch of a config with at least so many accumulated passes; nothing without a
+    /// batch or a measured training.
+    pub fn iteration_seconds(
+        &self,
+        model: ModelId,
+        config: &Config,
+        accumulated_least: u32,
+    ) -> Option<f64> {
+        let (trained, batch) = (self.trained(model)?, config.batch?);
+        let mut slowest: f64 = 0.0;
+        for (kind, _) in &config.kinds {
+            let (kind, factor) = *trained.sources.get(kind.index())?;
+            let limits = trained.training.limits.get(kind)?;
+            let split = limits.split_into(batch, config.gpus, accumulated_least);
+            let site = Site { kind, factor, shape: &config.shape };
+            slowest = slowest.max(trained.training.iteration(site, split)?);
+        }
+        (slowest > 0.0).then_some(slowest)
+    }
+
+    /// Iterations at a batch after the epoch in which so much is done; nothing without a measured training.
+    pub fn iterations_ahead(&self, model: ModelId, batch: u32, done: Work) -> Option<f64> {
+        Some(self.trained(model)?.training.epochs.iterations_ahead(batch, done.0))
+    }
+
+    /// The limits of a model's batch on a type; nothing without a measured training.
+    pub fn batch_limits(&self, model: ModelId, kind: GpuType) -> Option<BatchLimits> {
+        let trained = self.trained(model)?;
+        let (source, _) = trained.sources.get(kind.index())?;
+        trained.training.limits.get(*source).copied()
+    }
+
+    /// Whether the speed of a model depends on its batch size.
+    pub fn follows_batch(&self, model: ModelId) -> bool {
+        self.trained(model).is_some()
+    }
+
+    /// Whether a model cuts its batch by speed over types.
+    pub fn splits_by_speed(&self, model: ModelId) -> bool {
+        self.moves.get(model.index()).is_some_and(|moves| moves.by_speed)
+    }
+
+    fn trained(&self, model: ModelId) -> Option<&Trained> {
+        self.trained.get(model.index()).and_then(Option::as_ref)
+    }
+
+    /// The part of its speed a job keeps across racks.
+    fn across(&self, model: ModelId, config: &Config) -> Option<f64> {
+        let moves = self.moves.get(model.index())?;
+        let mut kept = 1.0;
+        if config.tier == Tier::Core && !self.close && self.core_halvings > 0.0 {
+            kept *= libm::pow(moves.spread, self.core_halvings);
+        }
+        Some(kept)
+    }
+
+    /// What it costs to change what a job holds; `None` stands for nothing.
+    pub fn change(&self, model: ModelId, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
+        let Some(moves) = self.moves.get(model.index()) else { return ChangeCost::default() };
+        let in_place = moves.in_place && from.is_some() && to.is_some();
+        let (save, start) = match self.costs {
+            CostModel::Free => (Span::ZERO, Span::ZERO),
+            CostModel::Flat { save, start } => (save, start),
+            CostModel::ByGpus { save, start } => {
+                let gpus = |config: Option<&Config>| config.map_or(1, |it| it.gpus);
+                let factor = |config| CostModel::by_gpus(gpus(config));
+                (save.scaled(factor(from)), start.scaled(factor(to)))
+            }
+            CostModel::Profile => moves.times(from, to),
+            CostModel::Scaled(factor) => {
+                let (save, start) = moves.times(from, to);
+                (save.scaled(factor), start.scaled(factor))
+            }
+        };
+        ChangeCost {
+            save: if from.is_some() && !in_place { save } else { Span::ZERO },
+            start: if to.is_some() && !in_place { start } else { Span::ZERO },
+            in_place,
+        }
+    }
+
+    /// Memory the model needs on each GPU; 0 means not known.
+    pub fn memory_mib(&self, model: ModelId) -> u32 {
+        self.moves.get(model.index()).map_or(0, |moves| moves.memory_mib)
+    }
+
+    /// The share of the model's largest tensor, if known.
+    pub fn skew(&self, model: ModelId) -> Option<f64> {
+        self.moves.get(model.index()).and_then(|moves| moves.skew)
+    }
+
+    /// The part of its speed a model keeps beside one partner on the same GPU of a type.
+    pub fn pair(&self, model: ModelId, partner: ModelId, kind: GpuType) -> f64 {
+        match self.moves.get(model.index()) {
+            Some(moves) => self.pair_of(moves, partner, Some(kind)),
+            None => self.sharing.part_default(),
+        }
+    }
+
+    /// What was measured on the type, else what holds on any, else the usual part.
+    fn pair_of(&self, moves: &Moves, partner: ModelId, kind: Option<GpuType>) -> f64 {
+        let find = |kind: Option<GpuType>| {
+            moves.pairs.binary_search_by_key(&(partner, kind), |pair| (pair.0, pair.1)).ok()
+        };
+        match find(kind).or_else(|| find(None)) {
+            Some(index) => match self.sharing {
+                Sharing::TimeSliced => moves.pairs[index].2,
+                Sharing::Mps => moves.pairs[index].3,
+            },
+            None => self.sharing.part_default(),
+        }
+    }
+
+    /// The part of its speed a job keeps by its share and its partners.
+    fn part(&self, moves: &Moves, config: &Config) -> f64 {
+        let kind = config.kind();
+        let beside: f64 =
+            config.partners.iter().map(|partner| self.pair_of(moves, *partner, kind)).product();
+        match config.permille {
+            0 | 1000.. => beside,
+            share => beside.min(f64::from(share) / 1000.0),
+        }
+    }
+}
+
+/// The part of a config's GPUs that are of one type.
+fn part_of(count: u32, config: &Config) -> f64 {
+    f64::from(count) / f64::from(config.gpus)
+}
+
+impl Trained {
+    fn new(model: &ModelProfile, cluster: &Cluster) -> Option<Trained> {
+        let training = model.training.as_ref()?;
+        let mut sources = Vec::with_capacity(cluster.kinds.len());
+        for kind in &cluster.kinds {
+            let (source, speed) = source_kind(model, &kind.name)?;
+            let index = training.times.kinds().iter().position(|known| known == source)?;
+            sources.push((index, 1.0 / speed));
+        }
+        Some(Trained { training: Arc::clone(training), sources })
+    }
+
+    /// The pace over all types of a config: the slowest, or their mean by GPUs where the batch is cut by speed.
+    fn joined(
+        &self,
+        config: &Config,
+        by_speed: bool,
+        pace: impl Fn(&Training, Site<'_>) -> Option<Pace>,
+    ) -> Option<Pace> {
+        let mean = by_speed && config.kinds.len() > 1;
+        let mut joined: Option<Pace> = None;
+        for (kind, count) in &config.kinds {
+            let (kind, factor) = *self.sources.get(kind.index())?;
+            let here = pace(&self.training, Site { kind, factor, shape: &config.shape })?;
+            joined = match joined {
+                before if mean => {
+                    let sum = before.as_ref().map_or(0.0, |before| before.rate.0);
+                    let rate = Rate(sum + part_of(*count, config) * here.rate.0);
+                    Some(Pace { rate, ..before.unwrap_or(here) })
+                }
+                Some(before) if before.rate.0 <= here.rate.0 => Some(before),
+                _ => Some(here),
+            };
+        }
+        joined
+    }
+}
+
+impl Bound {
+    fn rate(&self, gpus: u32, nodes: u32, spread: f64) -> f64 {
+        let size = gpus.min(self.cells.len() as u32);
+        let cell = &self.cells[size as usize - 1];
+        let (mut rate, mut packed) = (cell.rate, cell.nodes);
+        if gpus > size {
+            rate *= power_of(gpus, size, self.tail);
+            packed = (u64::from(packed) * u64::from(gpus)).div_ceil(u64::from(size)) as u32;
+        }
+        if nodes <= packed {
+            return rate;
+        }
+        if let Ok(index) =
+            self.spread_points.binary_search_by_key(&(gpus, nodes), |point| (point.0, point.1))
+        {
+            return self.spread_points[index].2;
+        }
+        rate * cell.kept(packed, nodes, spread)
+    }
+}
+
+impl Cell {
+    /// The part of the speed kept on `nodes` nodes instead of `packed`.
+    fn kept(&self, packed: u32, nodes: u32, spread: f64) -> f64 {
+        let doublings = |from: u32| libm::log2(f64::from(nodes) / f64::from(from));
+        if self.far_nodes <= packed {
+            libm::pow(spread, doublings(packed))
+        } else if nodes >= self.far_nodes {
+            self.far * libm::pow(spread, doublings(self.far_nodes))
+        } else {
+            let whole = libm::log2(f64::from(self.far_nodes) / f64::from(packed));
+            libm::pow(self.far, doublings(packed) / whole)
+        }
+    }
+}
+
+impl Moves {
+    fn new((id, model): (ModelId, &ModelProfile), catalog: &Catalog, cluster: &Cluster) -> Moves {
+        let mut pairs: Vec<(ModelId, Option<GpuType>, f64, f64)> = model
+            .pairs
+            .iter()
+            .filter_map(|pair| {
+                let kind = match pair.kind.as_str() {
+                    ANY_KIND => None,
+                    name => Some(cluster.kind(name)?),
+                };
+                Some((catalog.find(&pair.partner)?, kind, pair.time_sliced, pair.mps))
+            })
+            .collect();
+        pairs.sort_by_key(|pair| (pair.0, pair.1));
+        let unfit =
+            model.unfit.iter().filter_map(|(name, gpus)| Some((cluster.kind(name)?, *gpus)));
+        let unfit = unfit.collect();
+        let batches = model.batches.clone().map(|stated| {
+            let find = |(batch, name): &(u32, String)| Some((*batch, catalog.find(name)?));
+            let mut models: Vec<(u32, ModelId)> = stated.others.iter().filter_map(find).collect();
+            models.push((stated.own, id));
+            models.sort_by_key(|known| known.0);
+            Box::new(BoundBatches { stated, models })
+        });
+        Moves {
+            spread: model.spread,
+            memory_mib: model.memory_mib,
+            skew: model.skew,
+            save: model.save.clone(),
+            start: model.start.clone(),
+            in_place: model.resizes_in_place,
+            by_speed: model.splits_by_speed,
+            pairs,
+            unfit,
+            host: model.host.clone(),
+            batches,
+        }
+    }
+
+    fn times(&self, from: Option<&Config>, to: Option<&Config>) -> (Span, Span) {
+        let on = |cost: &SizeCost, config: Option<&Config>| {
+            config.map_or(Span::ZERO, |config| cost.on(config.gpus))
+        };
+        (on(&self.save, from), on(&self.start, to))
+    }
+}

@@ -1,0 +1,240 @@
+//! Which leases serve which jobs, when the deadlines are chosen.
+
+use super::Demand;
+
+/// So many GPUs in so many leases, all before a deadline.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// GPUs in each lease.
+    pub gpus: u32,
+    /// How many leases.
+    pub leases: u32,
+    /// Leases that end before the deadline.
+    pub before: u32,
+}
+
+/// Leases for all, and what is left of them.
+#[derive(Clone, Debug, Default)]
+pub struct Packing {
+    /// The leases of each piece, ascending.
+    pub leases: Vec<Vec<u32>>,
+    /// GPUs left in each lease.
+    pub left: Vec<u32>,
+    /// Pieces packed so far.
+    placed: Vec<Option<Piece>>,
+    /// Room for the leases that one piece might have, used again for the next one.
+    keys: Vec<u64>,
+}
+
+/// Packs pieces, using as little of the first lease as it can; or names a piece that found no place.
+///
+/// Pieces are taken in three orders, one after the other, until one succeeds: widest first, soonest first, least slack
+/// first. Each is put where most is left, later leases before earlier ones. Where all are equally wide and the
+/// soonest deadline comes first, that is exact: leases before a deadline are alike to all whose deadline is later,
+/// so only how evenly they are used matters (the argument of Gale and Ryser). Where they are not, a piece that found no
+/// place is put in front and all are packed anew, a few times over.
+pub fn pack(pieces: &[Option<Piece>], capacity: &[u32]) -> Result<Packing, usize> {
+    let mut first_stuck = None;
+    let mut order = Vec::new();
+    let mut packing = Packing::new(pieces.len(), capacity);
+    for kind in Order::ALL {
+        order = kind.of(pieces);
+        match packing.pack_in(&order, pieces, capacity) {
+            Ok(()) => return Ok(packing),
+            Err(piece) => first_stuck = first_stuck.or(Some(piece)),
+        }
+    }
+    let is_even = pieces.iter().flatten().is_sorted_by(|one, other| one.gpus == other.gpus);
+    for _ in 0..if is_even { 0 } else { PUSHES_MAX } {
+        match packing.pack_in(&order, pieces, capacity) {
+            Ok(()) => return Ok(packing),
+            Err(piece) => {
+                let at = order.iter().position(|other| *other == piece).expect("it was in order");
+                order[..=at].rotate_right(1);
+            }
+        }
+    }
+    Err(first_stuck.expect("every order failed on a piece"))
+}
+
+/// Packs the soonest first and passes over pieces that find no place, which are named.
+pub fn pack_most(pieces: &[Option<Piece>], capacity: &[u32]) -> (Packing, Vec<usize>) {
+    let mut packing = Packing::new(pieces.len(), capacity);
+    let mut order = Order::Soonest.of(pieces);
+    order.retain(|at| !packing.put(*at, pieces[*at].expect("the order holds pieces only")));
+    (packing, order)
+}
+
+/// How often a piece that found no place is put in front.
+const PUSHES_MAX: u32 = 8;
+
+#[derive(Copy, Clone)]
+enum Order {
+    Widest,
+    Soonest,
+    Tightest,
+}
+
+impl Order {
+    const ALL: [Order; 3] = [Order::Widest, Order::Soonest, Order::Tightest];
+
+    fn of(self, pieces: &[Option<Piece>]) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..pieces.len()).filter(|at| pieces[*at].is_some()).collect();
+        let key = |at: &usize| {
+            let Piece { gpus, leases, before } = pieces[*at].expect("filtered");
+            let (width, slack) = (u32::MAX - gpus, before.saturating_sub(leases));
+            match self {
+                Order::Widest => (width, before, slack, *at),
+                Order::Soonest => (before, width, slack, *at),
+                Order::Tightest => (slack, width, before, *at),
+            }
+        };
+        order.sort_unstable_by_key(key);
+        order
+    }
+}
+
+impl Packing {
+    /// Nothing packed.
+    pub fn new(pieces: usize, capacity: &[u32]) -> Packing {
+        Packing {
+            leases: vec![Vec::new(); pieces],
+            left: capacity.to_vec(),
+            placed: vec![None; pieces],
+            keys: Vec::new(),
+        }
+    }
+
+    /// Packs pieces in an order in place of what was packed before, or names the first that found no place.
+    fn pack_in(
+        &mut self,
+        order: &[usize],
+        pieces: &[Option<Piece>],
+        capacity: &[u32],
+    ) -> Result<(), usize> {
+        self.leases.iter_mut().for_each(Vec::clear);
+        self.left.clear();
+        self.left.extend_from_slice(capacity);
+        self.placed.fill(None);
+        for &at in order {
+            let piece = pieces[at].expect("the order holds pieces only");
+            if !self.put(at, piece) {
+                return Err(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Packs one more piece, with the first lease as its last resort; says whether it found a place.
+    pub fn put(&mut self, at: usize, piece: Piece) -> bool {
+        let need = piece.leases as usize;
+        self.reach(piece.before);
+        let mut open = std::mem::take(&mut self.leases[at]);
+        open.clear();
+        self.emptiest(piece, &mut open);
+        if open.len() < need && piece.before > 0 {
+            while open.len() + 1 < need && self.clear(piece, &mut open) {}
+            if open.len() + 1 == need && self.left[0] >= piece.gpus {
+                open.push(0);
+            }
+        }
+        if open.len() < need {
+            open.clear();
+            self.leases[at] = open;
+            return false;
+        }
+        open.sort_unstable();
+        for lease in &open {
+            self.left[*lease as usize] -= piece.gpus;
+        }
+        self.leases[at] = open;
+        self.placed[at] = Some(piece);
+        true
+    }
+
+    /// The leases with the most left that a piece could have beside the first, later ones first among equals; no more
+    /// than it needs.
+    fn emptiest(&mut self, piece: Piece, open: &mut Vec<u32>) {
+        let Packing { left, keys, .. } = self;
+        // What is left and the lease in one number: the least is the emptiest.
+        keys.clear();
+        for (lease, left) in left.iter().enumerate().take(piece.before as usize).skip(1) {
+            if *left >= piece.gpus {
+                keys.push((u64::from(u32::MAX - left) << 32) | u64::from(u32::MAX - lease as u32));
+            }
+        }
+        let need = piece.leases as usize;
+        if keys.len() > need {
+            keys.select_nth_unstable(need);
+            keys.truncate(need);
+        }
+        open.extend(keys.iter().map(|key| u32::MAX - *key as u32));
+    }
+
+    /// Makes the leases known up to a deadline: later ones have as many GPUs as the last.
+    fn reach(&mut self, before: u32) {
+        if self.left.len() < before as usize {
+            let last = self.left.last().copied().unwrap_or(0);
+            // What is in use of the last known lease is no part of its capacity.
+            let used = self.used(self.left.len().saturating_sub(1) as u32);
+            self.left.resize(before as usize, last + used);
+        }
+    }
+
+    fn used(&self, lease: u32) -> u32 {
+        let holds = |at: &usize| self.leases[*at].binary_search(&lease).is_ok();
+        let pieces = (0..self.leases.len()).filter(holds);
+        pieces.filter_map(|at| self.placed[at]).map(|piece| piece.gpus).sum()
+    }
+
+    /// Opens one more lease for a piece by moving another piece from it into the first lease.
+    fn clear(&mut self, piece: Piece, open: &mut Vec<u32>) -> bool {
+        let mut best: Option<(u32, usize, u32)> = None;
+        for (at, held) in self.leases.iter().enumerate() {
+            let Some(other) = self.placed[at] else { continue };
+            if other.gpus > self.left[0] || held.first().is_none_or(|lease| *lease == 0) {
+                continue;
+            }
+            let fits = |lease: &&u32| {
+                **lease < piece.before
+                    && self.left[**lease as usize] < piece.gpus
+                    && self.left[**lease as usize] + other.gpus >= piece.gpus
+            };
+            if let Some(lease) = held.iter().find(fits)
+                && best.is_none_or(|best| (other.gpus, at, *lease) < best)
+            {
+                best = Some((other.gpus, at, *lease));
+            }
+        }
+        let Some((gpus, at, lease)) = best else { return false };
+        self.move_to_first(at, lease, gpus);
+        open.push(lease);
+        true
+    }
+
+    fn move_to_first(&mut self, at: usize, lease: u32, gpus: u32) {
+        self.leases[at].retain(|held| *held != lease);
+        self.leases[at].insert(0, 0);
+        self.left[lease as usize] += gpus;
+        self.left[0] -= gpus;
+    }
+
+    /// Moves pieces into the first lease while they fit: widest first, then those that prefer it, then least slack.
+    pub(super) fn fill_now(&mut self, demands: &[Demand]) {
+        let mut later: Vec<usize> = (0..self.leases.len())
+            .filter(|at| self.leases[*at].first().is_some_and(|lease| *lease > 0))
+            .collect();
+        later.sort_unstable_by_key(|at| {
+            let piece = self.placed[*at].expect("it holds leases");
+            let slack = piece.before - piece.leases;
+            (u32::MAX - piece.gpus, !demands[*at].prefers, slack, *at)
+        });
+        for at in later {
+            let gpus = demands[at].gpus;
+            if gpus <= self.left[0] {
+                let last = *self.leases[at].last().expect("it holds leases");
+                self.move_to_first(at, last, gpus);
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! How much, of what, for which jobs; and what one job holds.
+
+use crate::{Cluster, Config, GpuType, JobId, NodeId, Placement, PoolId, Span, Time};
+use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
+
+/// How much of each GPU a job may use.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Share {
+    /// All of it.
+    #[default]
+    Whole,
+    /// So many thousandths.
+    Permille(u16),
+    /// What every other share leaves.
+    Leftover,
+}
+
+impl Share {
+    /// Thousandths that this share takes away from others.
+    pub fn permille(self) -> u16 {
+        match self {
+            Share::Whole => 1000,
+            Share::Permille(share) => share,
+            Share::Leftover => 0,
+        }
+    }
+}
+
+/// How a model is cut: tensor, pipeline and data parallel ways, and the micro-batch.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Split {
+    /// Ways each layer is cut.
+    pub tensor: u16,
+    /// Stages in a row.
+    pub pipeline: u16,
+    /// Replicas.
+    pub data: u16,
+    /// Samples in a micro-batch.
+    pub micro_batch: u16,
+}
+
+/// Everything tunable that does not move a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Knobs {
+    /// Batch size over all GPUs.
+    pub batch: Option<u32>,
+    /// How long the job delays its iterations, to keep out of another's way on the network.
+    pub shift: Span,
+    /// How the model is cut.
+    pub split: Option<Split>,
+    /// The most GPU memory it may take.
+    pub memory_mib_max: Option<u32>,
+    /// The most GPU time it may take, in thousandths.
+    pub compute_permille_max: Option<u16>,
+}
+
+/// Host CPUs and memory on all nodes together.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HostShare {
+    /// CPUs.
+    pub cpus: u32,
+    /// Memory.
+    pub memory_mib: u64,
+}
+
+/// What one job holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allocation {
+    /// Which GPUs.
+    pub placement: Placement,
+    /// One entry for every GPU in order, or one that stands for all: a job may own one GPU and share another.
+    pub shares: SmallVec<[Share; 1]>,
+    /// Host CPUs and memory for each of its GPUs.
+    pub host_per_gpu: HostShare,
+    /// GPU memory it may count on, for each of its GPUs; 0 means not stated.
+    pub gpu_memory_mib: u32,
+    /// Tunable settings.
+    pub knobs: Knobs,
+    /// Until when it may not be taken away.
+    pub lease_until: Option<Time>,
+}
+
+impl Allocation {
+    /// Whole GPUs, no lease, nothing tuned.
+    pub fn whole(placement: Placement) -> Allocation {
+        Allocation {
+            placement,
+            shares: smallvec![Share::Whole],
+            host_per_gpu: HostShare::default(),
+            gpu_memory_mib: 0,
+            knobs: Knobs::default(),
+            lease_until: None,
+        }
+    }
+
+    /// The share of its GPU number `index`, counted over the whole placement.
+    pub fn share(&self, index: usize) -> Share {
+        if self.shares.len() == 1 { self.shares[0] } else { self.shares[index] }
+    }
+
+    /// Whether it takes only what other jobs leave of a GPU.
+    pub fn is_on_leftovers(&self) -> bool {
+        self.shares.iter().any(|share| share.permille() == 0)
+    }
+
+    /// Whether `other` needs no restart: same GPUs and shares, whatever the lease and the knobs.
+    pub fn same_place(&self, other: &Allocation) -> bool {
+        self.placement == other.placement && self.shares == other.shares
+    }
+
+    /// The summary a speed model needs, partners aside.
+    pub fn config(&self, cluster: &Cluster) -> Config {
+        let mut config = self.placement.config(cluster);
+        config.permille = self.shares.iter().map(|share| share.permille()).min().unwrap_or(1000);
+        config.host = HostShare {
+            cpus: self.host_per_gpu.cpus * config.gpus,
+            memory_mib: self.host_per_gpu.memory_mib * u64::from(config.gpus),
+        };
+        config.batch = self.knobs.batch;
+        config.split = self.knobs.split;
+        config
+    }
+}
+
+/// One of the jobs that a grant is for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// The job.
+    pub job: JobId,
+    /// Its share of each GPU.
+    pub share: Share,
+}
+
+/// What sort of placement is granted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// So many GPUs, of one type if given, on at most so many nodes (0: any); the placer chooses.
+    Gpus {
+        /// How many.
+        count: u32,
+        /// Of which type.
+        kind: Option<GpuType>,
+        /// On at most so many nodes.
+        nodes_max: u16,
+    },
+    /// So many of each of several types, for a job that spans them.
+    PerKind(SmallVec<[(GpuType, u32); 2]>),
+    /// So many on each of these nodes; the placer chooses GPUs within them.
+    PerNode(SmallVec<[(NodeId, u32); 2]>),
+    /// Exactly these.
+    Exact(Placement),
+}
+
+/// How much, of what, for which jobs. Several members share the same GPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The jobs it is for.
+    pub members: SmallVec<[Member; 1]>,
+    /// How much of what.
+    pub shape: Shape,
+    /// Only in this pool.
+    pub pool: Option<PoolId>,
+    /// Until when it may not be taken away.
+    pub lease_until: Option<Time>,
+    /// Settings chosen together with the amount, such as a batch size.
+    pub knobs: Option<Box<Knobs>>,
+}
+
+impl Grant {
+    /// `count` whole GPUs of any acceptable type for one job.
+    pub fn gpus(job: JobId, count: u32) -> Grant {
+        Grant {
+            members: smallvec![Member { job, share: Share::Whole }],
+            shape: Shape::Gpus { count, kind: None, nodes_max: 0 },
+            pool: None,
+            lease_until: None,
+            knobs: None,
+        }
+    }
+
+    /// The same grant, limited to one type.
+    pub fn of(mut self, wanted: GpuType) -> Grant {
+        if let Shape::Gpus { kind, .. } = &mut self.shape {
+            *kind = Some(wanted);
+        }
+        self
+    }
+
+    /// The same grant with a share of each GPU instead of all of it.
+    pub fn share(mut self, share: Share) -> Grant {
+        for member in &mut self.members {
+            member.share = share;
+        }
+        self
+    }
+
+    /// How many GPUs it asks for.
+    pub fn count(&self) -> u32 {
+        match &self.shape {
+            Shape::Gpus { count, .. } => *count,
+            Shape::PerKind(parts) => parts.iter().map(|(_, count)| count).sum(),
+            Shape::PerNode(parts) => parts.iter().map(|(_, count)| count).sum(),
+            Shape::Exact(placement) => placement.gpus(),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The nouns every other crate speaks of.
+//!
+//! - [`ids`], [`time`], [`idset`], [`idmap`]: dense ids, integer time, a set and a map of ids.
+//! - [`job`]: what a user asked for and what has happened to it so far.
+//! - [`cluster`], [`tenant`]: what there is, and how much of it each tenant may use.
+//! - [`window`]: maintenance and reservations by time.
+//! - [`placement`], [`grant`]: which GPUs, how much, with which other jobs; [`placement_rules`]: what of that can be
+//!   launched.
+//! - [`config`]: the summary of a placement that a speed model needs.
+//! - [`event`]: what happened, and what the engine wants done.
+//! - [`decision`]: a plan as a difference, with its reasons.
+//! - [`printable`](mod@printable): text of users, made safe to print.
+//!
+//! Word discipline: a *grant* says how much and with which other jobs; a *placement* says which GPUs; an *allocation*
+//! is what one job holds; a *decision* is a set of changes to the allocations plus why. Nothing here decides, reads a
+//! clock or opens a file.
+
+pub mod batch;
+pub mod cluster;
+pub mod config;
+pub mod decision;
+pub mod event;
+pub mod grant;
+pub mod idmap;
+pub mod ids;
+pub mod idset;
+pub mod job;
+pub mod measured;
+pub mod placement;
+pub mod placement_rules;
+pub mod printable;
+pub mod tenant;
+pub mod time;
+pub mod window;
+
+pub use batch::{BatchLimits, BatchSplit};
+pub use cluster::{Cluster, GpuKind, Links, Node};
+pub use config::{Config, Tier};
+pub use decision::{Change, Decision, Fault, Note, Quality, Reason, Verdict};
+pub use event::{Action, Cause, Event, Sample, Why};
+pub use grant::{Allocation, Grant, HostShare, Knobs, Member, Shape, Share, Split};
+pub use idmap::IdMap;
+pub use ids::{Attempt, GpuAt, GpuType, GroupId, JobId, ModelId, NodeId, PoolId, TenantId};
+pub use idset::{Id, IdSet};
+pub use job::{
+    BatchMode, Class, End, Job, JobState, Phase, Progress, RETRIES_DEFAULT, Want, soft_deadline,
+};
+pub use measured::{EpochsSeen, Measured, StepSeen};
+pub use placement::Placement;
+pub use placement_rules::PlacementRules;
+pub use printable::{is_unprintable, printable, printable_json, printable_lines};
+pub use tenant::{Tenant, Tenants};
+pub use time::{Rate, Span, Time, Work};
+pub use window::{Allowed, Window, WindowId};

@@ -1,0 +1,190 @@
+//! Readings by NVML. Its library is loaded when it is there, and never linked.
+
+use super::{Link, Reading};
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
+use nvml_wrapper::bitmasks::event::EventTypes;
+use nvml_wrapper::enum_wrappers::device::{
+    EccCounter, MemoryError, TemperatureSensor, TemperatureThreshold,
+};
+use nvml_wrapper::enum_wrappers::nv_link::ErrorCounter;
+use nvml_wrapper::enums::device::SampleValue;
+use nvml_wrapper::enums::event::XidError;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::structs::device::FieldId;
+use nvml_wrapper::{Device, EventSet, Nvml};
+use std::path::Path;
+
+/// `NVML_FI_DEV_REMAPPED_PENDING` and `NVML_FI_DEV_REMAPPED_FAILURE` of `nvml.h`.
+const REMAPPED: [FieldId; 2] = [FieldId(144), FieldId(145)];
+/// `NVML_NVLINK_MAX_LINKS` of `nvml.h`.
+const LINKS_MAX: u8 = 18;
+/// Error numbers that are taken at once: a GPU that fails may tell without end.
+const XIDS_MAX: usize = 256;
+
+/// Loads the library, the driver's usual one unless another is named.
+pub(crate) fn load(library: Option<&Path>) -> Result<Nvml, NvmlError> {
+    match library {
+        None => Nvml::init(),
+        Some(path) => Nvml::builder().lib_path(path.as_os_str()).init(),
+    }
+}
+
+/// What NVML says of all GPUs now.
+pub fn look(library: Option<&Path>) -> Result<Vec<Reading>, String> {
+    let nvml = load(library).map_err(|error| error.to_string())?;
+    Ok(Reader::new(&nvml).read())
+}
+
+/// Reads one machine's GPUs.
+pub(crate) struct Reader<'nvml> {
+    nvml: &'nvml Nvml,
+    /// Number and name of each: a GPU that is lost does not tell its name any more.
+    gpus: Vec<(u8, String)>,
+}
+
+impl<'nvml> Reader<'nvml> {
+    pub(crate) fn new(nvml: &'nvml Nvml) -> Reader<'nvml> {
+        let count = u8::try_from(nvml.device_count().unwrap_or(0)).unwrap_or(u8::MAX);
+        let name = |index: u8| {
+            let uuid = nvml.device_by_index(u32::from(index)).and_then(|device| device.uuid());
+            Some((index, uuid.ok()?))
+        };
+        Reader { nvml, gpus: (0..count).filter_map(name).collect() }
+    }
+
+    pub(crate) fn gpus(&self) -> usize {
+        self.gpus.len()
+    }
+
+    pub(crate) fn read(&self) -> Vec<Reading> {
+        self.gpus.iter().map(|(index, uuid)| self.read_one(*index, uuid)).collect()
+    }
+
+    fn read_one(&self, index: u8, uuid: &str) -> Reading {
+        let bare = Reading { index, uuid: uuid.to_owned(), ..Reading::default() };
+        let lost = || Reading { lost: true, ..bare.clone() };
+        // By its name: the driver counts anew when one is gone.
+        let device = match self.nvml.device_by_uuid(uuid) {
+            Ok(device) => device,
+            Err(error) if is_loss(&error) => return lost(),
+            Err(_) => return bare,
+        };
+        let temperature = match device.temperature(TemperatureSensor::Gpu) {
+            Err(error) if is_loss(&error) => return lost(),
+            told => told.ok(),
+        };
+        let threshold = |sort| device.temperature_threshold(sort).ok();
+        let ecc = device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile);
+        let [remap_pending, remap_failure] = remapped(&device);
+        let slowed = device.current_throttle_reasons();
+        let memory = device.memory_info().ok();
+        Reading {
+            busy_percent: device.utilization_rates().ok().map(|rates| rates.gpu.min(100)),
+            memory_used_mib: memory.as_ref().map(|memory| memory.used >> 20),
+            memory_mib: memory.as_ref().map(|memory| memory.total >> 20),
+            ecc_uncorrected: ecc.ok(),
+            remap_pending,
+            remap_failure,
+            temperature,
+            slowdown_at: threshold(TemperatureThreshold::Slowdown),
+            shutdown_at: threshold(TemperatureThreshold::Shutdown),
+            slowed: slowed
+                .is_ok_and(|reasons| reasons.contains(ThrottleReasons::HW_THERMAL_SLOWDOWN)),
+            links: links(&device),
+            ..bare
+        }
+    }
+
+    /// Begins to hear error numbers. A GPU that cannot tell them is left out.
+    pub(crate) fn hear(&self) -> Result<EventSet<'nvml>, NvmlError> {
+        let mut set = self.nvml.create_event_set()?;
+        let mut deaf: Vec<u8> = Vec::new();
+        'again: loop {
+            for (index, uuid) in self.gpus.iter().filter(|(index, _)| !deaf.contains(index)) {
+                let Ok(device) = self.nvml.device_by_uuid(uuid.as_str()) else { continue };
+                match device.register_events(EventTypes::CRITICAL_XID_ERROR, set) {
+                    Ok(same) => set = same,
+                    Err(_) => {
+                        // The set is gone with the attempt.
+                        deaf.push(*index);
+                        set = self.nvml.create_event_set()?;
+                        continue 'again;
+                    }
+                }
+            }
+            return if deaf.len() < self.gpus.len() {
+                Ok(set)
+            } else {
+                Err(NvmlError::NotSupported)
+            };
+        }
+    }
+
+    /// Error numbers that come within a time, by the name of their GPU; all that wait once one came.
+    pub(crate) fn xids(&self, set: &EventSet<'nvml>, wait_ms: u32) -> Heard {
+        let mut heard = Heard::default();
+        let mut wait = wait_ms;
+        while heard.xids.len() < XIDS_MAX {
+            match set.wait(wait) {
+                Ok(event) => {
+                    if let (Some(XidError::Value(number)), Ok(uuid)) =
+                        (event.event_data, event.device.uuid())
+                    {
+                        heard.xids.push((uuid, number));
+                    }
+                    wait = 0;
+                }
+                Err(NvmlError::Timeout) => break,
+                Err(_) => {
+                    // A lost GPU ends every wait at once: the caller must not spin.
+                    heard.ended_early = wait > 0;
+                    break;
+                }
+            }
+        }
+        heard
+    }
+}
+
+/// What was heard.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// GPUs by name, and the numbers.
+    pub(crate) xids: Vec<(String, u64)>,
+    /// The wait ended before its time though nothing came.
+    pub(crate) ended_early: bool,
+}
+
+fn is_loss(error: &NvmlError) -> bool {
+    matches!(error, NvmlError::GpuLost | NvmlError::NotFound)
+}
+
+fn remapped(device: &Device<'_>) -> [Option<bool>; 2] {
+    let values = device.field_values_for(&REMAPPED).unwrap_or_default();
+    let flag = |index: usize| {
+        let value = values.get(index)?.as_ref().ok()?.value.as_ref().ok()?;
+        match value {
+            SampleValue::U32(value) => Some(*value != 0),
+            SampleValue::U64(value) => Some(*value != 0),
+            SampleValue::I64(value) => Some(*value != 0),
+            SampleValue::F64(_) => None,
+        }
+    };
+    [flag(0), flag(1)]
+}
+
+fn links(device: &Device<'_>) -> Vec<Link> {
+    let sorts = [
+        ErrorCounter::DlReplay,
+        ErrorCounter::DlRecovery,
+        ErrorCounter::DlCrcFlit,
+        ErrorCounter::DlCrcData,
+    ];
+    let one = |link: u8| {
+        let own = device.link_wrapper_for(u32::from(link));
+        let active = own.is_active().ok()?;
+        let errors = sorts.iter().filter_map(|sort| own.error_counter(*sort).ok());
+        Some(Link { link, active, errors: errors.sum() })
+    };
+    (0..LINKS_MAX).map_while(one).collect()
+}

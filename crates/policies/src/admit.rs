@@ -1,5 +1,0 @@
-//! Admission controls: what a job must pass before any policy is asked about it.
-
-pub mod deadline;
-pub mod load;
-pub mod quota;

@@ -1,0 +1,100 @@
+//! Starts from the state of an engine that another host has driven: jobs that hold GPUs go on where they are.
+
+use crate::queue::Future;
+use crate::truth::Truth;
+use crate::world::{Stage, World, turns_at};
+use smallvec::SmallVec;
+use trainyard_engine::Engine;
+use trainyard_framework::Live;
+use trainyard_types::{Event, JobId, Phase, Time};
+
+impl World<'_> {
+    /// Takes over all jobs of an engine as they are. What follows at once comes back as events.
+    ///
+    /// A job that runs goes on at the pace it last reported; one that never reported goes at its true pace from now.
+    /// One that starts or saves is done when that takes its time from when it began, or now if that is over.
+    pub(crate) fn take_over(&mut self, engine: &Engine) -> Vec<Event> {
+        let state = engine.state();
+        self.last_step = state.now;
+        let mut fresh = Vec::new();
+        for live in state.jobs.values() {
+            self.done.insert(live.spec.id, live.state.progress.done);
+            if live.state.is_placed() && self.put(live, state.now) {
+                fresh.push(live.spec.id);
+            }
+        }
+        self.find_partners();
+        let running: Vec<JobId> = self.running().collect();
+        // Both lists ascend.
+        for job in running.into_iter().filter(|job| fresh.binary_search(job).is_err()) {
+            self.resume_from(job);
+        }
+        let mut events = SmallVec::new();
+        for job in fresh {
+            self.retime(state.now, job, &mut events);
+        }
+        events.into_vec()
+    }
+
+    /// Puts a job where it is. Returns whether it runs at a pace that is not known yet.
+    fn put(&mut self, live: &Live, now: Time) -> bool {
+        let (job, state) = (live.spec.id, &live.state);
+        let Some(held) = state.held.clone() else { return false };
+        let stage = match state.phase {
+            Phase::Starting => Stage::Starting,
+            Phase::Saving => Stage::Saving,
+            _ => Stage::Running,
+        };
+        let unknown = stage == Stage::Running && state.progress.rate.0 <= 0.0;
+        let mut placed = self.placed_anew((now, job), state.attempt, held);
+        placed.stage = stage;
+        placed.done = state.progress.done;
+        placed.saved = state.progress.done;
+        if stage == Stage::Running && !unknown {
+            placed.at = state.progress.at;
+            placed.rate = state.progress.rate;
+        }
+        placed.config.batch = state.batch.or(placed.config.batch);
+        let attempt = placed.attempt;
+        let truth = self.truth.job(job);
+        match stage {
+            Stage::Starting => {
+                let start = self.truth.change(truth, None, Some(&placed.config)).start;
+                let at = (state.since + start).max(now);
+                self.queue.push(at, Future::Started { job, attempt });
+            }
+            Stage::Saving => {
+                let save = self.truth.change(truth, Some(&placed.config), None).save;
+                let at = (state.since + save).max(now);
+                self.queue.push(at, Future::Stopped { job, attempt });
+            }
+            Stage::Running => {}
+        }
+        self.put_down(job, placed);
+        unknown
+    }
+
+    /// A running job keeps its pace: its end was promised when that pace began.
+    fn resume_from(&mut self, job: JobId) {
+        let placed = self.placed.get_mut(job).expect("just listed");
+        let truth = self.truth.job(job);
+        let pace = self.truth.pace(truth, &placed.config, placed.done);
+        placed.until = turns_at(truth, placed.done, pace.and_then(|pace| pace.until));
+        let at = placed.at;
+        if self.rounds.is_none() {
+            self.promise(at, job);
+        }
+    }
+
+    /// A job that shares GPUs has partners from the beginning.
+    fn find_partners(&mut self) {
+        if !self.placed.values().any(|placed| placed.shares) {
+            return;
+        }
+        let jobs: Vec<JobId> = self.running().collect();
+        for job in &jobs {
+            let partners = self.partners(*job, &jobs);
+            self.placed.get_mut(*job).expect("just listed").config.partners = partners;
+        }
+    }
+}

@@ -1,0 +1,588 @@
+//! The simulated world: it obeys actions, and knows the truth about work and speed.
+
+use crate::in_use::InUse;
+use crate::options::{Charge, Options, Rounding};
+use crate::placed::PlacedJobs;
+use crate::queue::{Future, Queue};
+use crate::regroup::Regroup;
+use crate::tasks::{Rounds, Task};
+use crate::truth::{Known, Truth};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use trainyard_engine::Trigger;
+use trainyard_profile::Pace;
+use trainyard_types::{
+    Action, Allocation, Attempt, Cause, Cluster, Config, Event, JobId, ModelId, Rate, Sample, Span,
+    Time, Why, Work,
+};
+use trainyard_workload::TraceJob;
+use trainyard_workload::tells::TrainingSignals;
+
+/// A job that holds GPUs.
+pub(crate) struct Placed {
+    pub(crate) attempt: Attempt,
+    pub(crate) allocation: Allocation,
+    pub(crate) config: Config,
+    model: ModelId,
+    pub(crate) stage: Stage,
+    /// Work done at `at`; grows by `rate`.
+    pub(crate) done: Work,
+    pub(crate) at: Time,
+    pub(crate) rate: Rate,
+    /// The work done at which the rate changes by itself.
+    pub(crate) until: Option<Work>,
+    /// Work safe from failures at `saved_at`, the last time the job stood on firm ground.
+    pub(crate) saved: Work,
+    saved_at: Time,
+    pub(crate) promise: u32,
+    /// Whether it has only a share of its GPUs.
+    pub(crate) shares: bool,
+    /// Its part of the round, where rounds are kept.
+    pub(crate) task: Option<Task>,
+    /// Whether it only waits for a decision to be paid for, and has been running before.
+    paused: bool,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Starting,
+    Running,
+    Saving,
+}
+
+/// The world.
+pub(crate) struct World<'a> {
+    pub(crate) truth: Known<'a>,
+    cluster: Arc<Cluster>,
+    charge: Charge,
+    rounding: Rounding,
+    trigger: Trigger,
+    pub(crate) rounds: Option<Rounds>,
+    checkpoint_every: Span,
+    pub(crate) placed: PlacedJobs,
+    /// Work done by jobs that were stopped and are not over.
+    pub(crate) done: FxHashMap<JobId, Work>,
+    pub(crate) promises: u32,
+    pub(crate) last_step: Time,
+    pub(crate) queue: Queue,
+    pub(crate) in_use: InUse,
+    /// Jobs that have only a share of their GPUs.
+    sharers: u32,
+    /// What jobs on several nodes lose beside each other.
+    pub(crate) interference: f64,
+    pub(crate) overhead: f64,
+    pub(crate) restarting: f64,
+    pub(crate) lost: f64,
+    /// Under [`Charge::EveryDecision`]: which GPUs have worked together.
+    regroup: Regroup,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(truth: Known<'a>, cluster: Arc<Cluster>, options: &Options) -> World<'a> {
+        World {
+            done: FxHashMap::default(),
+            truth,
+            cluster,
+            charge: options.charge,
+            rounding: options.rounding,
+            trigger: options.trigger,
+            rounds: Rounds::new(options),
+            checkpoint_every: options.checkpoint_every,
+            placed: PlacedJobs::default(),
+            promises: 0,
+            last_step: Time::ZERO,
+            queue: Queue::default(),
+            in_use: InUse::default(),
+            sharers: 0,
+            interference: options.interference,
+            overhead: 0.0,
+            restarting: 0.0,
+            lost: 0.0,
+            regroup: Regroup::default(),
+        }
+    }
+
+    /// When the next thing happens that was not revoked since.
+    pub(crate) fn next_time(&mut self) -> Option<Time> {
+        let placed = &self.placed;
+        self.queue.drop_while(|future| match future {
+            Future::Finish { job, promise }
+            | Future::Fail { job, promise }
+            | Future::Turn { job, promise } => {
+                placed.get(*job).is_none_or(|placed| placed.promise != *promise)
+            }
+            Future::Barrier { number } => {
+                self.rounds.as_ref().is_none_or(|rounds| rounds.number != *number)
+            }
+            Future::Started { job, attempt } => {
+                !placed.get(*job).is_some_and(|placed| is_stage(placed, *attempt, Stage::Starting))
+            }
+            _ => false,
+        });
+        self.queue.next_time()
+    }
+
+    /// Obeys an action; what follows at once comes back as events.
+    pub(crate) fn obey(&mut self, at: Time, action: Action) -> SmallVec<[Event; 2]> {
+        match action {
+            Action::Launch { job, attempt, allocation } => {
+                self.launch(at, job, attempt, allocation)
+            }
+            Action::Stop { job, attempt, why } => self.stop(at, job, attempt, why),
+            Action::Adjust { job, allocation, .. } => self.adjust(at, job, allocation),
+            Action::Ended { .. } => SmallVec::new(),
+        }
+    }
+
+    /// What a future amounts to once its moment has come; nothing if it is void.
+    pub(crate) fn come(&mut self, at: Time, future: Future) -> SmallVec<[Event; 2]> {
+        match future {
+            Future::Finish { job, promise } if self.is_promised(job, promise) => {
+                let placed = self.remove(at, job);
+                self.done.remove(&job);
+                self.depart(at, &placed, Event::Finished { job, attempt: placed.attempt })
+            }
+            Future::Fail { job, promise } if self.is_promised(job, promise) => {
+                let placed = self.remove(at, job);
+                let done = self.safe(at, &placed);
+                self.keep(job, done, at, &placed);
+                let (attempt, cause) = (placed.attempt, Cause::Job);
+                self.depart(at, &placed, Event::Failed { job, attempt, cause, done })
+            }
+            Future::Turn { job, promise } if self.is_promised(job, promise) => self.turn(at, job),
+            Future::Barrier { number } => self.barrier(at, number),
+            Future::Started { job, attempt } if self.is_attempt(job, attempt, Stage::Starting) => {
+                let events = self.begin(at, job);
+                self.join_round(at, job);
+                events
+            }
+            Future::Stopped { job, attempt } if self.is_attempt(job, attempt, Stage::Saving) => {
+                let placed = self.remove(at, job);
+                self.done.insert(job, placed.done);
+                let idle = at.since(placed.saved_at).as_secs_f64();
+                self.overhead += idle * f64::from(placed.config.gpus);
+                self.restarting += idle * f64::from(placed.config.gpus);
+                self.depart(at, &placed, Event::Stopped { job, attempt, done: placed.done })
+            }
+            _ => SmallVec::new(),
+        }
+    }
+
+    /// Under [`Charge::EveryStep`]: every running job pays its overhead and its finish is promised anew.
+    pub(crate) fn charge_step(&mut self, at: Time) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.charge != Charge::EveryStep {
+            return events;
+        }
+        let gap = at.since(self.last_step);
+        self.last_step = at;
+        let due: Vec<JobId> = self.placed.keys().collect();
+        for job in due {
+            let placed = self.placed.get_mut(job).expect("just listed");
+            let truth = self.truth.job(job);
+            let overhead = self.truth.change(truth, None, Some(&placed.config)).start;
+            let gap = gap.min(at.since(placed.at));
+            placed.done = placed.done + placed.rate.over(gap.minus(overhead));
+            placed.at = at;
+            let sample =
+                Sample { done: Some(placed.done), rate: Some(placed.rate), ..Sample::default() };
+            events.push(Event::Report { job, attempt: placed.attempt, sample });
+            self.promise(at, job);
+        }
+        events
+    }
+
+    /// Under [`Charge::EveryDecision`]: every running job pays for the decision before it goes on.
+    pub(crate) fn charge_decision(&mut self, at: Time) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.charge != Charge::EveryDecision {
+            return events;
+        }
+        let renews = self.regroup.decided();
+        let all = self.cluster.gpus();
+        let running = self.placed.iter().filter(|(_, placed)| placed.stage == Stage::Running);
+        let due: Vec<JobId> = running.map(|(job, _)| job).collect();
+        for job in due {
+            self.catch_up(at, job);
+            let placed = self.placed.get_mut(job).expect("just listed");
+            let cost = self.regroup.cost(&placed.allocation.placement, all, renews);
+            placed.stage = Stage::Starting;
+            placed.paused = true;
+            placed.rate = Rate(0.0);
+            placed.promise = 0;
+            placed.saved_at = at;
+            let (attempt, done) = (placed.attempt, placed.done);
+            let sample = Sample { done: Some(done), rate: Some(Rate(0.0)), ..Sample::default() };
+            events.push(Event::Report { job, attempt, sample });
+            self.queue.push(at + cost, Future::Started { job, attempt });
+        }
+        if renews {
+            self.regroup.forget();
+        }
+        events
+    }
+
+    fn launch(
+        &mut self,
+        at: Time,
+        job: JobId,
+        attempt: Attempt,
+        allocation: Allocation,
+    ) -> SmallVec<[Event; 2]> {
+        let mut placed = self.placed_anew((at, job), attempt, allocation);
+        let truth = self.truth.job(job);
+        let start = self.truth.change(truth, None, Some(&placed.config)).start;
+        let start = match self.charge {
+            Charge::PerStart => start,
+            Charge::EveryStep | Charge::EveryDecision => Span::ZERO,
+            Charge::AtSlots { slot, lease } => {
+                let since = Span(at.0 % slot.0);
+                let begins_lease = at.0.is_multiple_of(lease.0) && at > Time::ZERO;
+                // What stops at a slot starts again a microsecond later; its clock was set at the slot.
+                let is_late = since > Span(1);
+                if is_late || begins_lease {
+                    let unset = if begins_lease { slot } else { since };
+                    let pace = self.truth.pace(truth, &placed.config, placed.done);
+                    let given = pace.map_or(Work::ZERO, |pace| pace.rate.over(unset));
+                    placed.done = Work((placed.done + given).0.min(truth.work.0));
+                }
+                if is_late { Span::ZERO } else { start.minus(since) }
+            }
+        };
+        self.put_down(job, placed);
+        if start == Span::ZERO {
+            return self.begin(at, job);
+        }
+        self.queue.push(at + start, Future::Started { job, attempt });
+        SmallVec::new()
+    }
+
+    /// A job that was just given GPUs.
+    pub(crate) fn placed_anew(
+        &self,
+        (at, job): (Time, JobId),
+        attempt: Attempt,
+        allocation: Allocation,
+    ) -> Placed {
+        let done = self.done.get(&job).copied().unwrap_or(Work::ZERO);
+        Placed {
+            attempt,
+            config: self.config(job, &allocation),
+            model: self.truth.job(job).job.model,
+            stage: Stage::Starting,
+            done,
+            at,
+            rate: Rate(0.0),
+            until: None,
+            saved: done,
+            saved_at: at,
+            promise: 0,
+            shares: allocation.shares.iter().any(|share| share.permille() < 1000),
+            task: None,
+            paused: false,
+            allocation,
+        }
+    }
+
+    /// A job holds its GPUs from now on.
+    pub(crate) fn put_down(&mut self, job: JobId, placed: Placed) {
+        self.in_use.add(placed.config.gpus, &placed.allocation.placement, placed.shares);
+        self.sharers += u32::from(placed.shares);
+        self.placed.insert(job, placed);
+    }
+
+    /// What a job's speed depends on: its batch is the one that was tuned, or else the one that its user fixed.
+    fn config(&self, job: JobId, allocation: &Allocation) -> Config {
+        let mut config = allocation.config(&self.cluster);
+        config.batch = config.batch.or(self.truth.job(job).job.want.batch);
+        config
+    }
+
+    /// A job begins to make progress.
+    fn begin(&mut self, at: Time, job: JobId) -> SmallVec<[Event; 2]> {
+        let placed = self.placed.get_mut(job).expect("only placed jobs begin");
+        let idle = at.since(placed.saved_at).as_secs_f64() * f64::from(placed.config.gpus);
+        self.overhead += idle;
+        if placed.attempt > Attempt(1) {
+            self.restarting += idle;
+        }
+        placed.stage = Stage::Running;
+        placed.at = at;
+        placed.saved_at = at;
+        let mut events: SmallVec<[Event; 2]> = SmallVec::new();
+        if !std::mem::take(&mut placed.paused) {
+            events.push(Event::Started { job, attempt: placed.attempt });
+        }
+        // A job that has its GPUs whole may find others there that run on what it leaves.
+        if self.sharers > 0 || self.interference > 0.0 {
+            self.retime_all(at, &mut events);
+        } else {
+            self.retime(at, job, &mut events);
+        }
+        events
+    }
+
+    /// A job comes to the end of an epoch or passes to another batch size, and goes on at another pace.
+    fn turn(&mut self, at: Time, job: JobId) -> SmallVec<[Event; 2]> {
+        self.catch_up(at, job);
+        let placed = self.placed.get_mut(job).expect("only placed jobs turn");
+        // Moments are whole microseconds or seconds and lie a hair beside the turn, but the job is there.
+        placed.done = placed.until.unwrap_or(placed.done);
+        placed.promise = 0;
+        let mut events = SmallVec::new();
+        self.retime(at, job, &mut events);
+        events
+    }
+
+    fn stop(&mut self, at: Time, job: JobId, attempt: Attempt, why: Why) -> SmallVec<[Event; 2]> {
+        if self.placed.get(job).is_none_or(|placed| placed.attempt != attempt) {
+            return SmallVec::new();
+        }
+        self.catch_up(at, job);
+        let placed = self.placed.get_mut(job).expect("just found");
+        let save = match (why, placed.stage, self.charge) {
+            (Why::Machine, _, _)
+            | (_, Stage::Starting, _)
+            | (_, _, Charge::EveryStep | Charge::EveryDecision) => Span::ZERO,
+            _ => self.truth.change(self.truth.job(job), Some(&placed.config), None).save,
+        };
+        if why == Why::Machine {
+            let placed = self.remove(at, job);
+            let done = self.safe(at, &placed);
+            self.keep(job, done, at, &placed);
+            return self.depart(at, &placed, Event::Stopped { job, attempt, done });
+        }
+        if placed.stage == Stage::Starting {
+            let idle = at.since(placed.saved_at).as_secs_f64() * f64::from(placed.config.gpus);
+            self.overhead += idle;
+            // A start that was broken off served no job, whether it was the first or not.
+            self.restarting += idle;
+        }
+        placed.stage = Stage::Saving;
+        placed.task = None;
+        placed.rate = Rate(0.0);
+        placed.promise = 0;
+        placed.saved_at = at;
+        if save == Span::ZERO {
+            return self.come(at, Future::Stopped { job, attempt });
+        }
+        self.queue.push(at + save, Future::Stopped { job, attempt });
+        SmallVec::new()
+    }
+
+    fn adjust(&mut self, at: Time, job: JobId, allocation: Allocation) -> SmallVec<[Event; 2]> {
+        self.catch_up(at, job);
+        let mut events = SmallVec::new();
+        let config = self.config(job, &allocation);
+        let Some(placed) = self.placed.get_mut(job) else { return events };
+        self.in_use.remove(placed.config.gpus, &placed.allocation.placement, placed.shares);
+        let shares = placed.shares || allocation.shares.iter().any(|share| share.permille() < 1000);
+        self.sharers += u32::from(shares && !placed.shares);
+        placed.shares = shares;
+        self.in_use.add(config.gpus, &allocation.placement, shares);
+        placed.config = config;
+        placed.allocation = allocation;
+        if placed.stage == Stage::Running {
+            self.retime_all(at, &mut events);
+        }
+        events
+    }
+
+    /// A job gives its GPUs back.
+    fn remove(&mut self, at: Time, job: JobId) -> Box<Placed> {
+        self.catch_up(at, job);
+        let placed = self.placed.remove(job).expect("only placed jobs are removed");
+        self.in_use.remove(placed.config.gpus, &placed.allocation.placement, placed.shares);
+        self.sharers -= u32::from(placed.shares);
+        placed
+    }
+
+    /// What follows when a job has left: the jobs that shared GPUs with it run faster.
+    fn depart(&mut self, at: Time, placed: &Placed, event: Event) -> SmallVec<[Event; 2]> {
+        let mut events = SmallVec::from_elem(event, 1);
+        let disturbs = self.interference > 0.0 && placed.config.nodes > 1;
+        if placed.shares || disturbs || !placed.config.partners.is_empty() {
+            self.retime_all(at, &mut events);
+        }
+        events
+    }
+
+    /// After a loss only what was saved is left.
+    fn keep(&mut self, job: JobId, done: Work, at: Time, placed: &Placed) {
+        self.done.insert(job, done);
+        let gone = placed.done - done;
+        if placed.rate.0 > 0.0 {
+            self.lost += gone.0 / placed.rate.0 * f64::from(placed.config.gpus);
+        }
+        debug_assert!(placed.at <= at, "progress runs ahead of the clock");
+    }
+
+    /// Work safe from a failure: what the last regular save holds.
+    fn safe(&self, at: Time, placed: &Placed) -> Work {
+        if placed.stage != Stage::Running || self.checkpoint_every.0 == 0 {
+            return placed.done;
+        }
+        let since = at.since(placed.saved_at);
+        let saves = since.0 / self.checkpoint_every.0;
+        let share =
+            (self.checkpoint_every.times(saves)).as_secs_f64() / since.as_secs_f64().max(1e-9);
+        placed.saved + Work((placed.done - placed.saved).0 * share)
+    }
+
+    /// Brings a job's progress up to now.
+    pub(crate) fn catch_up(&mut self, at: Time, job: JobId) {
+        if let Some(placed) = self.placed.get_mut(job)
+            && placed.at < at
+        {
+            if let Some(task) = &placed.task {
+                placed.done = task.done_at(at);
+            } else if placed.stage == Stage::Running {
+                let done = placed.done + placed.rate.over(at.since(placed.at));
+                placed.done = Work(placed.until.map_or(done.0, |until| done.0.min(until.0)));
+            }
+            placed.at = at;
+        }
+    }
+
+    /// Works out a job's speed and promises its finish.
+    pub(crate) fn retime(&mut self, at: Time, job: JobId, events: &mut SmallVec<[Event; 2]>) {
+        self.catch_up(at, job);
+        let in_round = self.rounds.is_some();
+        let kept = self.kept_beside_others(job);
+        let placed = self.placed.get_mut(job).expect("only placed jobs are timed");
+        let truth = self.truth.job(job);
+        // A batch that a tuner chose stands above the job's own.
+        if placed.allocation.knobs.batch.is_none()
+            && let Some(phase) = truth.phase(placed.done)
+        {
+            placed.config.batch = Some(truth.batches[phase].batch);
+        }
+        // A model that was not measured on such GPUs still makes some progress, or the run would never end.
+        let crawl = Pace { rate: Rate(1e-3), until: None };
+        let pace = self.truth.pace(truth, &placed.config, placed.done);
+        let Pace { rate, until } = pace.unwrap_or(crawl);
+        let rate = Rate(rate.0 * kept);
+        if rate == placed.rate && placed.promise != 0 {
+            return;
+        }
+        placed.until = turns_at(truth, placed.done, until);
+        placed.rate = rate;
+        let told = self.truth.sample(truth, &placed.config, placed.done);
+        let batch = placed.config.batch.or(told.batch);
+        let sample = Sample { done: Some(placed.done), rate: Some(rate), batch, ..told };
+        events.push(Event::Report { job, attempt: placed.attempt, sample });
+        // Where rounds are kept, a part is measured out when the round begins and then stands.
+        if !in_round {
+            self.promise(at, job);
+        }
+    }
+
+    /// Works out the speeds of all running jobs that share GPUs with others.
+    fn retime_all(&mut self, at: Time, events: &mut SmallVec<[Event; 2]>) {
+        let running = |placed: &Placed| placed.stage == Stage::Running;
+        let jobs: Vec<JobId> =
+            self.placed.iter().filter(|(_, placed)| running(placed)).map(|(job, _)| job).collect();
+        for &job in &jobs {
+            let partners = self.partners(job, &jobs);
+            self.placed.get_mut(job).expect("just listed").config.partners = partners;
+            self.retime(at, job, events);
+        }
+    }
+
+    /// The models that share GPUs with a job, among those that run.
+    pub(crate) fn partners(&self, job: JobId, running: &[JobId]) -> SmallVec<[ModelId; 2]> {
+        let here = &self.placed[job];
+        let others =
+            running.iter().filter(|other| **other != job).map(|other| &self.placed[*other]);
+        let beside = others.filter(|other| {
+            (here.shares || other.shares)
+                && here.allocation.placement.overlaps(&other.allocation.placement)
+        });
+        beside.map(|other| other.model).collect()
+    }
+
+    pub(crate) fn promise(&mut self, at: Time, job: JobId) {
+        let truth = self.truth.job(job);
+        let placed = self.placed.get_mut(job).expect("only placed jobs promise");
+        self.promises += 1;
+        placed.promise = self.promises;
+        let promise = self.promises;
+        let (goal, future) = match truth.fails_at {
+            Some(failure) if failure.0 < truth.work.0 => (failure, Future::Fail { job, promise }),
+            _ => (truth.work, Future::Finish { job, promise }),
+        };
+        let (goal, future) = match placed.until {
+            Some(until) if until.0 < goal.0 => (until, Future::Turn { job, promise }),
+            _ => (goal, future),
+        };
+        let (rate, left) = (placed.rate, goal - placed.done);
+        let mut time = at + rate.time_for(left);
+        if self.rounding == Rounding::WholeSeconds && rate.0 > 0.0 {
+            let exact = time;
+            // An epoch that begins a microsecond late counts from its whole second.
+            let from = Time(at.0 - u64::from(at.0 % Span::secs(1).0 == 1));
+            // Not from `exact`, whose microseconds are rounded up already; halves go to the even second.
+            time = from + Span::secs(libm::rint(left.0 / rate.0) as u64);
+            if time < exact && self.is_decision(time) {
+                time = time + Span(1);
+            }
+            time = time.max(at);
+        }
+        if let (Rounding::WholeSlots, Trigger::Slots(slot)) = (self.rounding, self.trigger)
+            && rate.0 > 0.0
+        {
+            let slots = time.since(at).0.div_ceil(slot.0.max(1));
+            time = at + slot.times(slots);
+        }
+        self.queue.push(time, future);
+    }
+
+    /// Under [`Rounding::WholeSlots`]: a decision is about to be taken, and a job that has done its work ends.
+    pub(crate) fn end_done(&mut self, at: Time) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.rounding != Rounding::WholeSlots {
+            return events;
+        }
+        let running = self.placed.iter().filter(|(_, placed)| placed.stage == Stage::Running);
+        let running: Vec<JobId> = running.map(|(job, _)| job).collect();
+        for job in running {
+            self.catch_up(at, job);
+            let (placed, truth) = (&self.placed[job], self.truth.job(job));
+            if truth.fails_at.is_none() && placed.done.0 >= truth.work.0 {
+                let promise = placed.promise;
+                events.extend(self.come(at, Future::Finish { job, promise }));
+            }
+        }
+        events
+    }
+
+    /// Whether a decision falls on a moment.
+    fn is_decision(&self, time: Time) -> bool {
+        match self.trigger {
+            Trigger::Events | Trigger::Barrier(_) | Trigger::Slots(_) => false,
+            Trigger::Clock(every) => time.0.is_multiple_of(every.0.max(1)),
+        }
+    }
+
+    fn is_promised(&self, job: JobId, promise: u32) -> bool {
+        self.placed.get(job).is_some_and(|placed| placed.promise == promise)
+    }
+
+    fn is_attempt(&self, job: JobId, attempt: Attempt, stage: Stage) -> bool {
+        self.placed.get(job).is_some_and(|placed| is_stage(placed, attempt, stage))
+    }
+}
+
+/// The work done at which a job's rate changes by itself: where its pace ends, or where another batch size begins.
+pub(crate) fn turns_at(truth: &TraceJob, done: Work, until: Option<Work>) -> Option<Work> {
+    let next = truth.phase(done).map_or(0, |phase| phase + 1);
+    let other_batch = truth.batches.get(next).map(|phase| phase.begins(truth.work));
+    let speaks = truth.tells.as_ref().and_then(|_| TrainingSignals::next(done, truth.work));
+    let turns = [until, other_batch, speaks].into_iter().flatten();
+    turns.min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+fn is_stage(placed: &Placed, attempt: Attempt, stage: Stage) -> bool {
+    placed.attempt == attempt && placed.stage == stage
+}
