@@ -32,6 +32,9 @@ const ENTRIES_MAX: usize = 1_000;
 const USERS_MAX: usize = 100_000;
 /// So often a number is used anew before an operator must clear up.
 const BEFORE_MAX: u32 = 1_000;
+/// So often a claim begins anew because another one replaced the user's empty directory under it. Each of those that come
+/// at once does so once at most.
+const CLAIMS_MAX: usize = 100;
 
 /// The user and group a directory is for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -169,7 +172,19 @@ pub fn move_old(run_dir: &Path, least_uid: u32) -> Result<Vec<String>, Refusal> 
 /// finds it empty, whatever an older job of that number left.
 pub fn claim(run_dir: &Path, job: JobId, owner: Owner, first: bool) -> Result<PathBuf, Refusal> {
     let root = root(run_dir)?;
-    let parent = parent(&root, owner)?;
+    for _ in 1..CLAIMS_MAX {
+        match claim_once(&root, job, owner, first) {
+            Err(Refusal::Failed { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            outcome => return outcome,
+        }
+    }
+    claim_once(&root, job, owner, first)
+}
+
+/// Fails with "not found" when a claim of the same user's first job elsewhere put its own directory in place of the empty
+/// one that this claim had opened.
+fn claim_once(root: &Open, job: JobId, owner: Owner, first: bool) -> Result<PathBuf, Refusal> {
+    let parent = parent(root, owner)?;
     let name = job.0.to_string();
     if first {
         set_aside(&parent, &name)?;
@@ -183,7 +198,7 @@ pub fn claim(run_dir: &Path, job: JobId, owner: Owner, first: bool) -> Result<Pa
         Some(dir) => dir,
         None => {
             if !first {
-                must_be_nowhere_else(&root, &parent, &name)?;
+                must_be_nowhere_else(root, &parent, &name)?;
             }
             root.make_for(&parent, &name, owner)?
         }
@@ -405,6 +420,24 @@ mod tests {
         }
         let left: Vec<_> = std::fs::read_dir(run.0.join(ROOT)).unwrap().collect();
         assert_eq!(left.len(), 1, "nothing half made is left: {left:?}");
+    }
+
+    #[test]
+    fn claims_at_once_for_a_user_who_has_no_directory_yet_all_succeed() {
+        for round in 0..200 {
+            let run = Run::new("at-once");
+            let claims: Vec<Result<PathBuf, Refusal>> = std::thread::scope(|scope| {
+                let claim = |job| claim(&run.0, JobId(job), Owner::own(), true);
+                let threads: Vec<_> = (1..=4).map(|job| scope.spawn(move || claim(job))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            for (job, outcome) in (1..).zip(claims) {
+                let path = outcome.unwrap_or_else(|refusal| panic!("round {round}: {refusal}"));
+                assert!(path.ends_with(job.to_string()) && path.is_dir(), "{round}: {path:?}");
+            }
+            let left: Vec<_> = std::fs::read_dir(run.0.join(ROOT)).unwrap().collect();
+            assert_eq!(left.len(), 1, "nothing half made is left: {left:?}");
+        }
     }
 
     #[test]

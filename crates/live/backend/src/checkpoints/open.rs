@@ -6,7 +6,7 @@ use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, unlinkat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, gettid, unlinkat};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -133,8 +133,9 @@ impl Open {
     /// anything in its place, and moved when it is whole.
     pub fn make_for(&self, to: &Open, name: &str, owner: Owner) -> Result<Open, Refusal> {
         let path = to.path.join(name);
-        let fresh = format!(".new-{}-{name}", std::process::id());
-        // A process that died half way may have had the same number.
+        // Threads of one process make directories at once.
+        let fresh = format!(".new-{}-{name}", gettid());
+        // One that died half way may have had the same number.
         let _ = unlinkat(&self.fd, fresh.as_str(), UnlinkatFlags::RemoveDir);
         mkdirat(&self.fd, fresh.as_str(), Mode::S_IRWXU)
             .map_err(|error| failed(&path, "made", error.into()))?;
