@@ -65,6 +65,7 @@ pub mod hypersched;
 pub mod kungfu;
 pub mod las;
 pub mod least_laxity;
+pub mod lucid;
 pub mod lyra;
 pub mod optimus;
 pub mod pollux;
