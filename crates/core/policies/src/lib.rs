@@ -46,6 +46,7 @@ pub mod registry;
 pub mod afs_l;
 pub mod afs_p;
 pub mod allox;
+pub mod antman;
 pub mod chronus;
 pub mod conservative;
 pub mod easy;

@@ -1,10 +1,10 @@
 //! The one table that makes policies, placers, admission controls and tuners exist.
 
 use crate::{
-    admit, afs_l, afs_p, allox, chronus, conservative, easy, edf, elas, elasticflow, fair_share,
-    fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet, hypersched, kungfu, las,
-    least_laxity, lucid, lyra, optimus, place, pollux, priority, shockwave, sia, sjf, srsf, srtf,
-    themis, tiresias,
+    admit, afs_l, afs_p, allox, antman, chronus, conservative, easy, edf, elas, elasticflow,
+    fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet, hypersched,
+    kungfu, las, least_laxity, lucid, lyra, optimus, place, pollux, priority, shockwave, sia, sjf,
+    srsf, srtf, themis, tiresias,
 };
 use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -29,6 +29,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &gandiva_fair::ENTRY,
     &gandiva::ENTRY,
     &lucid::ENTRY,
+    &antman::ENTRY,
     &gavel::max_min::ENTRY,
     &gavel::finish_time::ENTRY,
     &gavel::makespan::ENTRY,

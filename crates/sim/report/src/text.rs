@@ -105,6 +105,9 @@ fn where_text(allocation: &Allocation) -> String {
             .collect();
         text.push_str(&format!(" share {}", words.join(",")));
     }
+    if let Some(limit) = allocation.knobs.compute_permille_max {
+        text.push_str(&format!(" limit {limit}/1000"));
+    }
     text
 }
 

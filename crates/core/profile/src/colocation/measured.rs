@@ -1,5 +1,6 @@
 //! Co-location by measured pairs.
 //!
+//! A job whose time on the GPU is limited slows others in proportion to its limit: between alone and the measured pair.
 //! Groups of three and more were not measured: a job keeps the product of what it keeps beside each of the others.
 
 use super::{Colocation, SharedGpu, Sharing};
@@ -53,6 +54,14 @@ impl MeasuredPairs {
 
 impl Colocation for MeasuredPairs {
     fn kept(&self, own: Occupant, on: SharedGpu, others: &[Occupant]) -> f64 {
-        others.iter().map(|other| self.pair(own.model, other.model, on.kind)).product()
+        let beside = |other: &Occupant| {
+            let pair = self.pair(own.model, other.model, on.kind);
+            // One that may use a part of the GPU's time is in the way for that part of it.
+            match other.limit {
+                1000.. => pair,
+                limit => 1.0 - (1.0 - pair) * f64::from(limit) / 1000.0,
+            }
+        };
+        others.iter().map(beside).product()
     }
 }
