@@ -8,7 +8,8 @@ pub mod store;
 pub mod trace;
 
 pub use profile::{
-    CheckArgs, CompleteArgs, ImportArgs, ListArgs, ProfileCommand, ProfileFormat, ShowArgs,
+    CheckArgs, CompleteArgs, ImportArgs, InterferenceArgs, ListArgs, ProfileCommand, ProfileFormat,
+    ShowArgs,
 };
 
 use crate::failure::{EXIT_CODES, Failure};

@@ -33,6 +33,9 @@ pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Profile(ProfileCommand::Import(args)) => profile::import(&args, output),
         Command::Profile(ProfileCommand::Check(args)) => profile::check(&args, output),
         Command::Profile(ProfileCommand::Complete(args)) => profile::complete(&args, output),
+        Command::Profile(ProfileCommand::Interference(args)) => {
+            profile::interference(&args, output)
+        }
         Command::Profile(ProfileCommand::List(args)) => profile::list(&args, output),
         Command::Profile(ProfileCommand::Show(args)) => profile::show(&args, output),
         Command::Store(command) => store::run(&command, output),

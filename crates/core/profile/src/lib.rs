@@ -30,6 +30,7 @@ pub mod goodput;
 pub mod gradient_noise;
 pub mod host;
 pub mod import;
+pub mod interference;
 pub mod kinds;
 pub mod model;
 pub mod nnls;

@@ -4,7 +4,7 @@
 //! - `gavel-*`, `muri-*`, `elasticflow-*`, `pollux-*`: `data/published.toml`, facts from published tables.
 //! - `generic`: one second of work each second, for traces that only tell durations.
 
-use crate::{Catalog, ModelProfile, Pair, Point, SizeCost, profile_file};
+use crate::{Catalog, ModelProfile, Pair, Point, Sharing, SizeCost, profile_file};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use trainyard_types::Span;
@@ -84,12 +84,13 @@ const H200_ENTRIES: [(&str, &str, &str); 20] = [
     ("llama_1b", "8", "bf16"),
 ];
 
-type Row = BTreeMap<String, String>;
+/// A row of a shipped table, by column.
+pub(crate) type Row = BTreeMap<String, String>;
 
 fn h200_models() -> Vec<ModelProfile> {
     let solo = rows(include_str!("../data/h200/solo.csv"));
-    let sliced = rows(include_str!("../data/h200/pairs_timesliced.csv"));
-    let mps = rows(include_str!("../data/h200/pairs_mps.csv"));
+    let sliced = h200_pair_rows(Sharing::TimeSliced);
+    let mps = h200_pair_rows(Sharing::Mps);
     let moves = rows(include_str!("../data/h200/checkpoint.csv"));
     let mut models = Vec::new();
     for entry in H200_ENTRIES {
@@ -109,6 +110,14 @@ fn h200_models() -> Vec<ModelProfile> {
         models.push(model);
     }
     models
+}
+
+/// The measured pairs of one way of sharing, and the jobs of them alone.
+pub(crate) fn h200_pair_rows(sharing: Sharing) -> Vec<Row> {
+    rows(match sharing {
+        Sharing::TimeSliced => include_str!("../data/h200/pairs_timesliced.csv"),
+        Sharing::Mps => include_str!("../data/h200/pairs_mps.csv"),
+    })
 }
 
 fn h200_name((architecture, batch, precision): (&str, &str, &str)) -> String {
@@ -189,7 +198,7 @@ fn h200_beside(
     (!seen.is_empty()).then(|| seen.iter().sum::<f64>() / seen.len() as f64)
 }
 
-fn side(row: &Row, which: u8) -> (&str, &str, &str) {
+pub(crate) fn side(row: &Row, which: u8) -> (&str, &str, &str) {
     let columns = match which {
         1 => ["model1", "batch1", "prec1"],
         _ => ["model2", "batch2", "prec2"],
@@ -202,10 +211,10 @@ fn rows(table: &str) -> Vec<Row> {
     reader.deserialize().map(|row| row.expect("the shipped tables are checked by a test")).collect()
 }
 
-fn text<'a>(row: &'a Row, column: &str) -> &'a str {
+pub(crate) fn text<'a>(row: &'a Row, column: &str) -> &'a str {
     row.get(column).map_or("", String::as_str)
 }
 
-fn number(row: &Row, column: &str) -> f64 {
+pub(crate) fn number(row: &Row, column: &str) -> f64 {
     text(row, column).parse().expect("the shipped tables are checked by a test")
 }

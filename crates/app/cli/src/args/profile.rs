@@ -36,11 +36,27 @@ pub enum ProfileCommand {
     /// Estimate speeds of pairs that were not measured, and print how far each way is off on pairs that were.
     #[command(after_help = COMPLETE_HELP)]
     Complete(CompleteArgs),
+    /// Compare what predicts how much two jobs slow each other on one GPU, on measured pairs with models held out.
+    #[command(
+        after_help = "Examples:\n  trainyard profile interference\n  trainyard profile interference --mps --json"
+    )]
+    Interference(InterferenceArgs),
     /// List the models there are.
     List(ListArgs),
     /// Draw one model: its speed over GPUs, and all else that is known of it.
     #[command(after_help = "Example:\n  trainyard profile show gavel-resnet18-b128")]
     Show(ShowArgs),
+}
+
+/// `profile interference`.
+#[derive(Debug, Args)]
+pub struct InterferenceArgs {
+    /// Pairs that run at once under MPS, instead of taking turns.
+    #[arg(long)]
+    pub mps: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `profile import`.

@@ -3,11 +3,13 @@
 mod axes;
 mod check;
 mod complete;
+mod interference;
 mod show;
 mod training;
 
 pub use check::check;
 pub use complete::complete;
+pub use interference::interference;
 pub use show::show;
 
 use crate::args::{ImportArgs, ListArgs, ProfileFormat};
