@@ -5,7 +5,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::sync::Arc;
 use trainyard_framework::Beliefs;
 use trainyard_profile::training::StepTime;
-use trainyard_profile::{BatchLimits, Batches, ChangeCost, Speeds};
+use trainyard_profile::{BatchLimits, Batches, ChangeCost, Speeds, StageTimes};
 use trainyard_types::{Config, GpuType, Job, Rate, Work};
 
 /// Beliefs of a simulated run.
@@ -115,6 +115,10 @@ impl Beliefs for Estimates {
 
     fn trial(&self, job: &Job, on: &Config, local: u32) -> Option<StepTime> {
         self.speeds.pass(job.model, on, local)
+    }
+
+    fn stages(&self, job: &Job, gpus: u32) -> Option<StageTimes> {
+        self.speeds.stages(job.model, gpus)
     }
 
     fn work(&self, job: &Job) -> Option<Work> {
