@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use trainyard_engine::Trigger;
 use trainyard_framework::RawSettings;
+use trainyard_profile::ColocationModel;
 use trainyard_sim::{DecisionCost, Distance, FailureModel, Lending, Options, Rounding, Window};
 use trainyard_types::{Cluster, Span, Time};
 use trainyard_workload::Workload;
@@ -34,6 +35,11 @@ pub fn read(args: &WorldArgs, seed: u64) -> Result<Options, Failure> {
         let part = text.parse().ok().filter(|part| (0.0..=1.0).contains(part));
         let expected = "a part from 0 to 1, such as 0.3";
         options.pairs_known = part.ok_or_else(|| Failure::flag("--pairs-known", text, expected))?;
+    }
+    if let Some(text) = &args.colocation {
+        let names = ColocationModel::ALL.map(ColocationModel::name).join(", ");
+        let refused = |()| Failure::flag("--colocation", text, format!("one of {names}"));
+        options.colocation = text.parse().map_err(refused)?;
     }
     if let Some(text) = &args.interference {
         let part = text.parse().ok().filter(|part| (0.0..1.0).contains(part));
@@ -123,6 +129,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         ("estimate-error", options.estimate_error.to_string()),
         ("speed-error", options.speed_error.to_string()),
         ("pairs-known", options.pairs_known.to_string()),
+        ("colocation", options.colocation.name().to_owned()),
         ("interference", options.interference.to_string()),
         ("decision-cost", format!("fixed={fixed},per-job={per_job}")),
         ("failures", failures),

@@ -488,6 +488,7 @@ impl Table {
             speed_error: None,
             splits_by_speed: false,
             pairs_known: None,
+            colocation: None,
             interference: row.interference.map(|part| part.to_string()),
             round: row.round.clone(),
             failures: None,

@@ -249,6 +249,7 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, Failure> {
         "estimate-error" => cell.world.estimate_error = text(),
         "speed-error" => cell.world.speed_error = text(),
         "pairs-known" => cell.world.pairs_known = text(),
+        "colocation" => cell.world.colocation = text(),
         "interference" => cell.world.interference = text(),
         "round" => cell.world.round = text(),
         "failures" => cell.world.failures = text(),
@@ -274,11 +275,13 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, Failure> {
 }
 
 /// What can be varied besides policies, traces, clusters, loads and seeds.
-const OVER: [&str; 12] = [
+const OVER: [&str; 14] = [
     "semantics",
     "costs",
     "estimate-error",
+    "speed-error",
     "pairs-known",
+    "colocation",
     "interference",
     "round",
     "failures",

@@ -109,7 +109,7 @@ impl Engine {
             return Some(Fault::NotEligible(job));
         }
         if let (Some(planned), Some(_)) = (&state.planned, &state.held) {
-            let moves = to.is_none_or(|to| !to.same_place(planned));
+            let moves = to.is_none_or(|to| !planned.is_kept_in(to));
             let leased = planned.lease_until.is_some_and(|until| until > at);
             let fresh = state.last_start.is_some_and(|start| start + live.spec.min_run > at);
             if moves && !live.spec.preemptible {

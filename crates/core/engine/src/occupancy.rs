@@ -29,6 +29,15 @@ impl Occupancy {
         })
     }
 
+    /// Whether a job that is there may have other shares of the same GPUs.
+    pub(crate) fn fits_instead(&self, held: &Allocation, planned: &Allocation) -> bool {
+        let mut gpus = planned.placement.each_gpu().enumerate();
+        gpus.all(|(index, at)| {
+            let others = self.used[self.slot(at)] - held.share(index).permille();
+            others + planned.share(index).permille() <= 1000
+        })
+    }
+
     pub(crate) fn take(&mut self, allocation: &Allocation) {
         for (index, at) in allocation.placement.each_gpu().enumerate() {
             let slot = self.slot(at);

@@ -13,6 +13,10 @@ impl Engine {
             return;
         }
         let mut dirty: SmallVec<[JobId; 8]> = self.dirty.iter().copied().collect();
+        // Shares that are given up come first: another job on the same GPU may be waiting for them.
+        if dirty.len() > 1 && dirty.iter().any(|job| self.gives_up_a_share(*job)) {
+            dirty.sort_by_key(|job| !self.gives_up_a_share(*job));
+        }
         dirty.retain(|job| !self.settle(at, *job));
         for job in dirty {
             self.launch(at, job);
@@ -47,8 +51,7 @@ impl Engine {
                 let (planned, held) = (planned.clone(), held.clone());
                 self.real.give(&held);
                 self.real.take(&planned);
-                let same_place = planned.same_place(&held);
-                if !same_place {
+                if planned.placement != held.placement || planned.shares != held.shares {
                     let phase = self.state.live(job).expect("live").state.phase;
                     self.enter(at, job, phase);
                 }
@@ -58,10 +61,21 @@ impl Engine {
                 self.outbox.push(Action::Adjust { job, attempt, allocation: planned });
                 self.dirty.remove(&job);
             }
+            // It stays where it is, and another job has not given up its share yet.
+            Some(planned) if planned.same_place(held) => {}
             _ if state.phase != Phase::Saving => self.stop(at, job, attempt),
             _ => {}
         }
         true
+    }
+
+    /// Whether a job is to go on where it is with less of its GPUs.
+    fn gives_up_a_share(&self, job: JobId) -> bool {
+        let Some(live) = self.state.live(job) else { return false };
+        let (Some(held), Some(planned)) = (&live.state.held, &live.state.planned) else {
+            return false;
+        };
+        planned.same_place(held) && !held.is_kept_in(planned)
     }
 
     /// Whether a job can go on with its new allocation without a restart.
@@ -73,7 +87,7 @@ impl Engine {
             return false;
         }
         if planned.same_place(held) {
-            return true;
+            return held.shares == planned.shares || self.real.fits_instead(held, planned);
         }
         // The model is on the GPUs that it holds: one of them must stay to hand it over.
         if !planned.placement.overlaps(&held.placement) {

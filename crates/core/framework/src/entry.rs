@@ -151,6 +151,8 @@ pub enum Family {
     Share,
     /// Turns on the same GPUs.
     TimeSlicing,
+    /// Several jobs on the same GPUs at once.
+    Sharing,
     /// Fractions of time as the answer to an optimisation.
     Optimiser,
     /// Sizes of jobs that follow what one more GPU is worth.

@@ -337,9 +337,14 @@ impl<'a> Offer<'a> {
         Ok(())
     }
 
-    /// Whether the grant leaves a job where it is.
+    /// Whether the grant leaves a job where it is, with no less of its GPUs.
     fn is_same(&self, job: JobId, grant: &Grant) -> bool {
         let Some(planned) = self.plan(job) else { return false };
+        let member = grant.members.iter().find(|member| member.job == job);
+        let share = member.map_or(0, |member| member.share.permille());
+        if planned.shares.iter().any(|own| own.permille() > share) {
+            return false;
+        }
         match &grant.shape {
             Shape::Exact(placement) => *placement == planned.placement,
             _ => self.kept(grant, self.view.job(job).expect("validated")).is_some(),

@@ -22,6 +22,7 @@
 
 pub mod batches;
 pub mod catalog;
+pub mod colocation;
 pub mod complete;
 pub mod cost;
 mod curve;
@@ -40,8 +41,9 @@ pub mod zoo;
 
 pub use batches::Batches;
 pub use catalog::{Catalog, GENERIC};
+pub use colocation::{Colocation, ColocationModel, SharedGpu, Sharing};
 pub use cost::{ChangeCost, CostModel, CostModelError};
 pub use host::HostTable;
 pub use model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost, StageTimes};
-pub use speeds::{Sharing, Speeds};
+pub use speeds::Speeds;
 pub use training::{BatchLimits, BatchSplit, Iteration, Pace, Training};

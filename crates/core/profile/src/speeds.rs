@@ -5,40 +5,19 @@
 //! What is deliberately not looked at: the split of the model.
 
 use crate::batches::{Batches, rate_at};
+use crate::colocation::{Colocation, ColocationModel, SharedGpu};
 use crate::cost::{ChangeCost, CostModel};
 use crate::curve::{Cell, Curve, power_of, source_kind};
 use crate::host::{self, HostTable};
-use crate::model::{ANY_KIND, SizeCost};
+use crate::model::SizeCost;
 use crate::training::{Site, StepTime};
 use crate::{BatchLimits, Catalog, Iteration, ModelProfile, Pace, Training};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use trainyard_types::{Cluster, Config, GpuType, ModelId, Rate, Span, Tier, Work};
+use trainyard_types::{Cluster, Config, GpuType, ModelId, Occupant, Rate, Span, Tier, Work};
 
 /// Sizes up to this are tabulated; beyond it the last slope goes on.
 const TABLE_MAX: u32 = 512;
-
-/// How jobs share one GPU.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Sharing {
-    /// They take turns.
-    #[default]
-    TimeSliced,
-    /// They run at once under MPS.
-    Mps,
-}
-
-impl Sharing {
-    /// The part of its speed a model keeps beside one whose pair was not measured.
-    ///
-    /// Half the mean sum of both speeds over all pairs measured on an H200.
-    pub fn part_default(self) -> f64 {
-        match self {
-            Sharing::TimeSliced => 0.7,
-            Sharing::Mps => 0.8,
-        }
-    }
-}
 
 /// Speeds and costs of every model of a catalog on one cluster.
 #[derive(Clone, Debug)]
@@ -51,7 +30,7 @@ pub struct Speeds {
     trained: Vec<Option<Trained>>,
     /// How many halvings of bandwidth lie between a rack and the core.
     core_halvings: f64,
-    sharing: Sharing,
+    colocation: Arc<dyn Colocation>,
     /// Whether speeds are as if all GPUs were as close as they were when they were measured.
     close: bool,
     costs: CostModel,
@@ -84,8 +63,6 @@ struct Moves {
     start: SizeCost,
     in_place: bool,
     by_speed: bool,
-    /// By partner and type, ascending, what holds on any type first: time-sliced and MPS.
-    pairs: Vec<(ModelId, Option<GpuType>, f64, f64)>,
     /// Types and numbers of GPUs on which it does not fit.
     unfit: Vec<(GpuType, u32)>,
     host: Vec<HostTable>,
@@ -125,7 +102,7 @@ impl Speeds {
                 .map(|(id, model)| Moves::new((id, model), catalog, cluster))
                 .collect(),
             core_halvings: libm::log2(ratio).max(0.0),
-            sharing: Sharing::default(),
+            colocation: ColocationModel::default().bind(catalog, cluster),
             close: false,
             costs: CostModel::default(),
         }
@@ -145,9 +122,9 @@ impl Speeds {
         self
     }
 
-    /// The same with another way to share a GPU.
-    pub fn with_sharing(mut self, sharing: Sharing) -> Speeds {
-        self.sharing = sharing;
+    /// The same with another model of what jobs on one GPU leave each other.
+    pub fn with_colocation(mut self, colocation: Arc<dyn Colocation>) -> Speeds {
+        self.colocation = colocation;
         self
     }
 
@@ -165,7 +142,8 @@ impl Speeds {
     /// Racks apart, it loses its `spread` once for each halving of bandwidth from rack to core.
     /// Another batch than the profile's own, and more or fewer host CPUs and memory than usual, change it as the
     /// profile says; a profile that says nothing about them is not changed by them.
-    /// A share caps its speed; partners slow it by the product of the measured pairs; the lower of both holds.
+    /// A share or its limit caps its speed, others on its GPUs slow it as the co-location model says, on the GPU where
+    /// they slow it most; the lower of both holds.
     /// Nothing is the answer where the model was tried and does not fit.
     pub fn rate(&self, model: ModelId, config: &Config) -> Option<Rate> {
         let unfit = &self.moves.get(model.index())?.unfit;
@@ -182,7 +160,7 @@ impl Speeds {
             (None, _) | (_, None) => self.on_gpus(model, config)?,
         };
         let host = host::part(&moves.host, config.gpus, config.host);
-        Some(Rate(on_gpus * host * self.part(moves, config)))
+        Some(Rate(on_gpus * host * self.part(model, config)))
     }
 
     /// Whether another batch changes the speed of a model.
@@ -239,7 +217,7 @@ impl Speeds {
         })?;
         let moves = self.moves.get(model.index())?;
         let host = host::part(&moves.host, config.gpus, config.host);
-        let kept = self.across(model, config)? * host * self.part(moves, config);
+        let kept = self.across(model, config)? * host * self.part(model, config);
         Some(Pace { rate: Rate(pace.rate.0 * kept), ..pace })
     }
 
@@ -361,36 +339,24 @@ impl Speeds {
         self.moves.get(model.index()).and_then(|moves| moves.skew)
     }
 
-    /// The part of its speed a model keeps beside one partner on the same GPU of a type.
-    pub fn pair(&self, model: ModelId, partner: ModelId, kind: GpuType) -> f64 {
-        match self.moves.get(model.index()) {
-            Some(moves) => self.pair_of(moves, partner, Some(kind)),
-            None => self.sharing.part_default(),
-        }
-    }
-
-    /// What was measured on the type, else what holds on any, else the usual part.
-    fn pair_of(&self, moves: &Moves, partner: ModelId, kind: Option<GpuType>) -> f64 {
-        let find = |kind: Option<GpuType>| {
-            moves.pairs.binary_search_by_key(&(partner, kind), |pair| (pair.0, pair.1)).ok()
+    /// The part of its speed a job keeps by its share and by what it meets on its GPUs.
+    fn part(&self, model: ModelId, config: &Config) -> f64 {
+        let limit = match (config.limit, config.permille) {
+            (Some(limit), _) => limit,
+            (None, 0) => 1000,
+            (None, share) => share,
         };
-        match find(kind).or_else(|| find(None)) {
-            Some(index) => match self.sharing {
-                Sharing::TimeSliced => moves.pairs[index].2,
-                Sharing::Mps => moves.pairs[index].3,
-            },
-            None => self.sharing.part_default(),
-        }
-    }
-
-    /// The part of its speed a job keeps by its share and its partners.
-    fn part(&self, moves: &Moves, config: &Config) -> f64 {
-        let kind = config.kind();
-        let beside: f64 =
-            config.partners.iter().map(|partner| self.pair_of(moves, *partner, kind)).product();
-        match config.permille {
-            0 | 1000.. => beside,
-            share => beside.min(f64::from(share) / 1000.0),
+        let on = SharedGpu { kind: config.kind(), gpus: config.gpus };
+        let met = config.beside.iter().map(|gpu| {
+            let own = Occupant { model, request: gpu.request, limit };
+            self.colocation.kept(own, on, &gpu.others)
+        });
+        let slowest = met.min_by(f64::total_cmp);
+        match (slowest, limit) {
+            (None, 1000..) => 1.0,
+            (Some(kept), 1000..) => kept,
+            (None, limit) => f64::from(limit) / 1000.0,
+            (Some(kept), limit) => kept.min(f64::from(limit) / 1000.0),
         }
     }
 }
@@ -476,18 +442,6 @@ impl Cell {
 
 impl Moves {
     fn new((id, model): (ModelId, &ModelProfile), catalog: &Catalog, cluster: &Cluster) -> Moves {
-        let mut pairs: Vec<(ModelId, Option<GpuType>, f64, f64)> = model
-            .pairs
-            .iter()
-            .filter_map(|pair| {
-                let kind = match pair.kind.as_str() {
-                    ANY_KIND => None,
-                    name => Some(cluster.kind(name)?),
-                };
-                Some((catalog.find(&pair.partner)?, kind, pair.time_sliced, pair.mps))
-            })
-            .collect();
-        pairs.sort_by_key(|pair| (pair.0, pair.1));
         let unfit =
             model.unfit.iter().filter_map(|(name, gpus)| Some((cluster.kind(name)?, *gpus)));
         let unfit = unfit.collect();
@@ -506,7 +460,6 @@ impl Moves {
             start: model.start.clone(),
             in_place: model.resizes_in_place,
             by_speed: model.splits_by_speed,
-            pairs,
             unfit,
             host: model.host.clone(),
             batches,

@@ -1,7 +1,7 @@
 //! Speeds and costs through the public interface.
 
 use trainyard_profile::{
-    Batches, Catalog, CostModel, HostTable, ModelProfile, Point, Sharing, Speeds,
+    Batches, Catalog, ColocationModel, CostModel, HostTable, ModelProfile, Point, Speeds,
 };
 use trainyard_types::{Cluster, Config, GpuType, HostShare, ModelId, Rate, Span, Tier};
 
@@ -98,15 +98,14 @@ fn partners_and_shares_slow_a_job_down() {
     let (a, b) =
         (model(&catalog, "h200-resnet18-b128-tf32"), model(&catalog, "h200-vgg16-b64-bf16"));
     let alone = Config::packed(H200, 1, 8);
-    let mut beside = alone.clone();
-    beside.partners.push(b);
+    let beside = alone.clone().with_partners([b]);
     let part = |speeds: &Speeds, config: &Config| {
         speeds.rate(a, config).unwrap().0 / speeds.rate(a, &alone).unwrap().0
     };
-    let mps = speeds.clone().with_sharing(Sharing::Mps);
+    let mps = speeds.clone().with_colocation(ColocationModel::Mps.bind(&catalog, &cluster()));
     assert!((part(&mps, &beside) - 0.513).abs() < 1e-9);
     assert!(part(&speeds, &beside) < 1.0 && (part(&speeds, &beside) - 0.513).abs() > 1e-3);
-    beside.partners.push(ModelId(0));
+    let beside = alone.clone().with_partners([b, ModelId(0)]);
     assert!((part(&mps, &beside) - 0.513 * 0.8).abs() < 1e-9, "not measured: the default");
     let mut share = alone.clone();
     share.permille = 250;

@@ -21,6 +21,33 @@ pub enum Tier {
     Core,
 }
 
+/// One of the jobs on a GPU, as far as the speed of the others depends on it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Occupant {
+    /// Its model.
+    pub model: ModelId,
+    /// The part of the GPU's time that it has a right to, in thousandths; 0 if it lives on what others leave.
+    pub request: u16,
+    /// The part that it may have at most, in thousandths.
+    pub limit: u16,
+}
+
+impl Occupant {
+    /// A job that may use all that the others leave.
+    pub fn unlimited(model: ModelId) -> Occupant {
+        Occupant { model, request: 0, limit: 1000 }
+    }
+}
+
+/// What a job meets on some of its GPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Beside {
+    /// Its own share there, in thousandths; 0 stands for what others leave.
+    pub request: u16,
+    /// The other jobs there, ascending.
+    pub others: SmallVec<[Occupant; 2]>,
+}
+
 /// What a job's speed depends on. Small enough to be built without a heap allocation in the usual case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Config {
@@ -44,8 +71,10 @@ pub struct Config {
     pub batch: Option<u32>,
     /// How the model is cut, when chosen by a planner.
     pub split: Option<Split>,
-    /// Models that share its GPUs.
-    pub partners: SmallVec<[ModelId; 2]>,
+    /// The most of a GPU's time that it may use where it has a share, in thousandths; nothing if its share is the limit.
+    pub limit: Option<u16>,
+    /// What it meets on GPUs that it does not have for itself, each different situation once; the slowest counts.
+    pub beside: SmallVec<[Beside; 1]>,
 }
 
 impl Config {
@@ -74,6 +103,18 @@ impl Config {
             permille: 1000,
             ..Config::default()
         }
+    }
+
+    /// The same with other models on all its GPUs, which may use all that it leaves.
+    pub fn with_partners(mut self, models: impl IntoIterator<Item = ModelId>) -> Config {
+        let mut others: SmallVec<[Occupant; 2]> =
+            models.into_iter().map(Occupant::unlimited).collect();
+        others.sort_unstable();
+        self.beside.clear();
+        if !others.is_empty() {
+            self.beside.push(Beside { request: self.permille, others });
+        }
+        self
     }
 
     /// The type most of its GPUs have; ties go to the lower id.

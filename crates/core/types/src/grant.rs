@@ -1,6 +1,8 @@
 //! How much, of what, for which jobs; and what one job holds.
 
-use crate::{Cluster, Config, GpuType, JobId, NodeId, Placement, PoolId, Span, Time};
+use crate::{
+    Cluster, Config, GpuType, JobId, ModelId, NodeId, Occupant, Placement, PoolId, Span, Time,
+};
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
 
@@ -52,7 +54,7 @@ pub struct Knobs {
     pub split: Option<Split>,
     /// The most GPU memory it may take.
     pub memory_mib_max: Option<u32>,
-    /// The most GPU time it may take, in thousandths.
+    /// The most GPU time it may take where it has a share, in thousandths; without it the share is the limit.
     pub compute_permille_max: Option<u16>,
 }
 
@@ -105,12 +107,33 @@ impl Allocation {
         self.shares.iter().any(|share| share.permille() == 0)
     }
 
-    /// Whether `other` needs no restart: same GPUs and shares, whatever the lease and the knobs.
+    /// Whether `other` needs no restart: the same GPUs, whatever the shares of them, the lease and the knobs.
     pub fn same_place(&self, other: &Allocation) -> bool {
-        self.placement == other.placement && self.shares == other.shares
+        self.placement == other.placement
     }
 
-    /// The summary a speed model needs, partners aside.
+    /// Whether nothing is taken away where it becomes `other`: the same GPUs, and no less of any of them.
+    pub fn is_kept_in(&self, other: &Allocation) -> bool {
+        let no_less = || match (&self.shares[..], &other.shares[..]) {
+            ([own], [others]) => others.permille() >= own.permille(),
+            _ => (0..self.placement.gpus() as usize)
+                .all(|index| other.share(index).permille() >= self.share(index).permille()),
+        };
+        self.placement == other.placement && (self.shares == other.shares || no_less())
+    }
+
+    /// What others on one of its GPUs see of it: its GPU number `index`, counted over the whole placement.
+    pub fn occupant(&self, model: ModelId, index: usize) -> Occupant {
+        let request = self.share(index).permille();
+        let limit = match (self.knobs.compute_permille_max, request) {
+            (Some(limit), _) => limit,
+            (None, 0) => 1000,
+            (None, share) => share,
+        };
+        Occupant { model, request, limit }
+    }
+
+    /// The summary a speed model needs, the other jobs on its GPUs aside.
     pub fn config(&self, cluster: &Cluster) -> Config {
         let mut config = self.placement.config(cluster);
         config.permille = self.shares.iter().map(|share| share.permille()).min().unwrap_or(1000);
@@ -119,6 +142,7 @@ impl Allocation {
             memory_mib: self.host_per_gpu.memory_mib * u64::from(config.gpus),
         };
         config.batch = self.knobs.batch;
+        config.limit = self.knobs.compute_permille_max;
         config.split = self.knobs.split;
         config
     }

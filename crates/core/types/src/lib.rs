@@ -35,7 +35,7 @@ pub mod window;
 
 pub use batch::{BatchLimits, BatchSplit};
 pub use cluster::{Cluster, GpuKind, Links, Node};
-pub use config::{Config, Tier};
+pub use config::{Beside, Config, Occupant, Tier};
 pub use decision::{Change, Decision, Fault, Note, Quality, Reason, Verdict};
 pub use event::{Action, Cause, Event, Sample, Why};
 pub use grant::{Allocation, Grant, HostShare, Knobs, Member, Shape, Share, Split};

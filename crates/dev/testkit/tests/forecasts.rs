@@ -134,7 +134,7 @@ struct Plain;
 
 impl Beliefs for Plain {
     fn rate(&self, _job: &Job, on: &Config) -> Option<Rate> {
-        Some(Rate(if on.partners.is_empty() { 1.0 } else { 0.5 }))
+        Some(Rate(if on.beside.is_empty() { 1.0 } else { 0.5 }))
     }
 
     fn change(&self, _job: &Job, _: Option<&Config>, _: Option<&Config>) -> ChangeCost {

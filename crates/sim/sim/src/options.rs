@@ -3,7 +3,7 @@
 use crate::lending::Lending;
 use serde::Serialize;
 use trainyard_engine::{Setup, Trigger};
-use trainyard_profile::CostModel;
+use trainyard_profile::{ColocationModel, CostModel};
 use trainyard_types::{Event, JobId, Span, Time};
 
 /// When the cost of starting a job is paid.
@@ -126,6 +126,9 @@ pub struct Options {
     /// The part of its speed that a job on several nodes loses while another such job is on one of them: both exchange
     /// gradients over the same link.
     pub interference: f64,
+    /// What jobs on the same GPU leave each other of their speed.
+    #[serde(skip)]
+    pub colocation: ColocationModel,
     /// How long a decision takes.
     pub decision_cost: DecisionCost,
     /// Random failures of nodes.
@@ -157,6 +160,7 @@ impl Default for Options {
             splits_by_speed: false,
             pairs_known: 1.0,
             interference: 0.0,
+            colocation: ColocationModel::default(),
             decision_cost: DecisionCost::default(),
             failures: None,
             lending: None,

@@ -88,13 +88,9 @@ impl World<'_> {
 
     /// A job that shares GPUs has partners from the beginning.
     fn find_partners(&mut self) {
-        if !self.placed.values().any(|placed| placed.shares) {
-            return;
-        }
-        let jobs: Vec<JobId> = self.running().collect();
-        for job in &jobs {
-            let partners = self.partners(*job, &jobs);
-            self.placed.get_mut(*job).expect("just listed").config.partners = partners;
+        for job in self.running().collect::<Vec<JobId>>() {
+            let beside = self.beside(job);
+            self.placed.get_mut(job).expect("just listed").config.beside = beside;
         }
     }
 }

@@ -193,7 +193,9 @@ struct Simulation<'a> {
 
 /// A catalog on a cluster, as the options say.
 fn bound(catalog: &Catalog, cluster: &Cluster, options: &Options) -> Speeds {
+    let colocation = options.colocation.bind(catalog, cluster);
     let mut speeds = Speeds::new(catalog, cluster).with_costs(options.costs);
+    speeds = speeds.with_colocation(colocation);
     if options.splits_by_speed {
         speeds = speeds.splitting_by_speed();
     }
@@ -384,7 +386,7 @@ impl<'a> Simulation<'a> {
         let free = self.engine.free();
         let (waiting, idle) = (state.waiting.len(), free.total());
         let mut level = Point {
-            used: f64::from(self.world.in_use.gpus()),
+            used: f64::from(self.world.occupants.gpus()),
             waiting: waiting as f64,
             running: state.granted.len() as f64,
             ..Point::default()
@@ -563,7 +565,7 @@ impl<'a> Simulation<'a> {
         let series = self.series.finish(self.ended);
         let used = series.mean(|point| point.used) * self.ended.since(series.start).as_secs_f64();
         // Where GPUs were shared, what jobs held counts some of them more than once.
-        let doubled = if self.world.in_use.was_shared { (held - used).max(0.0) } else { 0.0 };
+        let doubled = if self.world.occupants.was_shared { (held - used).max(0.0) } else { 0.0 };
         let (jobs, beside) = match measured {
             None => (self.jobs, Vec::new()),
             Some(_) => self.jobs.into_iter().partition(|one| counts(one.job)),

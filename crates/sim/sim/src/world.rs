@@ -1,6 +1,6 @@
 //! The simulated world: it obeys actions, and knows the truth about work and speed.
 
-use crate::in_use::InUse;
+use crate::occupants::Occupants;
 use crate::options::{Charge, Options, Rounding};
 use crate::placed::PlacedJobs;
 use crate::queue::{Future, Queue};
@@ -24,7 +24,7 @@ pub(crate) struct Placed {
     pub(crate) attempt: Attempt,
     pub(crate) allocation: Allocation,
     pub(crate) config: Config,
-    model: ModelId,
+    pub(crate) model: ModelId,
     pub(crate) stage: Stage,
     /// Work done at `at`; grows by `rate`.
     pub(crate) done: Work,
@@ -66,9 +66,7 @@ pub(crate) struct World<'a> {
     pub(crate) promises: u32,
     pub(crate) last_step: Time,
     pub(crate) queue: Queue,
-    pub(crate) in_use: InUse,
-    /// Jobs that have only a share of their GPUs.
-    sharers: u32,
+    pub(crate) occupants: Occupants,
     /// What jobs on several nodes lose beside each other.
     pub(crate) interference: f64,
     pub(crate) overhead: f64,
@@ -83,6 +81,7 @@ impl<'a> World<'a> {
         World {
             done: FxHashMap::default(),
             truth,
+            occupants: Occupants::new(&cluster),
             cluster,
             charge: options.charge,
             rounding: options.rounding,
@@ -93,8 +92,6 @@ impl<'a> World<'a> {
             promises: 0,
             last_step: Time::ZERO,
             queue: Queue::default(),
-            in_use: InUse::default(),
-            sharers: 0,
             interference: options.interference,
             overhead: 0.0,
             restarting: 0.0,
@@ -278,7 +275,7 @@ impl<'a> World<'a> {
             saved: done,
             saved_at: at,
             promise: 0,
-            shares: allocation.shares.iter().any(|share| share.permille() < 1000),
+            shares: is_shared(&allocation),
             task: None,
             paused: false,
             allocation,
@@ -287,8 +284,7 @@ impl<'a> World<'a> {
 
     /// A job holds its GPUs from now on.
     pub(crate) fn put_down(&mut self, job: JobId, placed: Placed) {
-        self.in_use.add(placed.config.gpus, &placed.allocation.placement, placed.shares);
-        self.sharers += u32::from(placed.shares);
+        self.occupants.add(job, &placed.allocation.placement, placed.shares);
         self.placed.insert(job, placed);
     }
 
@@ -315,11 +311,8 @@ impl<'a> World<'a> {
             events.push(Event::Started { job, attempt: placed.attempt });
         }
         // A job that has its GPUs whole may find others there that run on what it leaves.
-        if self.sharers > 0 || self.interference > 0.0 {
-            self.retime_all(at, &mut events);
-        } else {
-            self.retime(at, job, &mut events);
-        }
+        let met = self.neighbours(job);
+        self.retime_with(at, Some(job), &met, &mut events);
         events
     }
 
@@ -375,16 +368,18 @@ impl<'a> World<'a> {
         self.catch_up(at, job);
         let mut events = SmallVec::new();
         let config = self.config(job, &allocation);
+        let mut met = self.neighbours(job);
         let Some(placed) = self.placed.get_mut(job) else { return events };
-        self.in_use.remove(placed.config.gpus, &placed.allocation.placement, placed.shares);
-        let shares = placed.shares || allocation.shares.iter().any(|share| share.permille() < 1000);
-        self.sharers += u32::from(shares && !placed.shares);
-        placed.shares = shares;
-        self.in_use.add(config.gpus, &allocation.placement, shares);
+        self.occupants.remove(job, &placed.allocation.placement);
+        placed.shares = is_shared(&allocation);
+        self.occupants.add(job, &allocation.placement, placed.shares);
         placed.config = config;
         placed.allocation = allocation;
         if placed.stage == Stage::Running {
-            self.retime_all(at, &mut events);
+            met.extend(self.neighbours(job));
+            met.sort_unstable();
+            met.dedup();
+            self.retime_with(at, Some(job), &met, &mut events);
         }
         events
     }
@@ -393,18 +388,15 @@ impl<'a> World<'a> {
     fn remove(&mut self, at: Time, job: JobId) -> Box<Placed> {
         self.catch_up(at, job);
         let placed = self.placed.remove(job).expect("only placed jobs are removed");
-        self.in_use.remove(placed.config.gpus, &placed.allocation.placement, placed.shares);
-        self.sharers -= u32::from(placed.shares);
+        self.occupants.remove(job, &placed.allocation.placement);
         placed
     }
 
     /// What follows when a job has left: the jobs that shared GPUs with it run faster.
     fn depart(&mut self, at: Time, placed: &Placed, event: Event) -> SmallVec<[Event; 2]> {
         let mut events = SmallVec::from_elem(event, 1);
-        let disturbs = self.interference > 0.0 && placed.config.nodes > 1;
-        if placed.shares || disturbs || !placed.config.partners.is_empty() {
-            self.retime_all(at, &mut events);
-        }
+        let met = self.occupants_of(&placed.allocation.placement);
+        self.retime_with(at, None, &met, &mut events);
         events
     }
 
@@ -476,30 +468,6 @@ impl<'a> World<'a> {
         if !in_round {
             self.promise(at, job);
         }
-    }
-
-    /// Works out the speeds of all running jobs that share GPUs with others.
-    fn retime_all(&mut self, at: Time, events: &mut SmallVec<[Event; 2]>) {
-        let running = |placed: &Placed| placed.stage == Stage::Running;
-        let jobs: Vec<JobId> =
-            self.placed.iter().filter(|(_, placed)| running(placed)).map(|(job, _)| job).collect();
-        for &job in &jobs {
-            let partners = self.partners(job, &jobs);
-            self.placed.get_mut(job).expect("just listed").config.partners = partners;
-            self.retime(at, job, events);
-        }
-    }
-
-    /// The models that share GPUs with a job, among those that run.
-    pub(crate) fn partners(&self, job: JobId, running: &[JobId]) -> SmallVec<[ModelId; 2]> {
-        let here = &self.placed[job];
-        let others =
-            running.iter().filter(|other| **other != job).map(|other| &self.placed[*other]);
-        let beside = others.filter(|other| {
-            (here.shares || other.shares)
-                && here.allocation.placement.overlaps(&other.allocation.placement)
-        });
-        beside.map(|other| other.model).collect()
     }
 
     pub(crate) fn promise(&mut self, at: Time, job: JobId) {
@@ -581,6 +549,10 @@ pub(crate) fn turns_at(truth: &TraceJob, done: Work, until: Option<Work>) -> Opt
     let speaks = truth.tells.as_ref().and_then(|_| TrainingSignals::next(done, truth.work));
     let turns = [until, other_batch, speaks].into_iter().flatten();
     turns.min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+fn is_shared(allocation: &Allocation) -> bool {
+    allocation.shares.iter().any(|share| share.permille() < 1000)
 }
 
 fn is_stage(placed: &Placed, attempt: Attempt, stage: Stage) -> bool {

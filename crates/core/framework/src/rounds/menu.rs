@@ -188,8 +188,7 @@ impl<'a> Writer<'a> {
         if let Some(rate) = self.met.get(&key) {
             return *rate;
         }
-        let mut config = self.packed(job, kind);
-        config.partners = smallvec![other.spec.model];
+        let config = self.packed(job, kind).with_partners([other.spec.model]);
         let rate = self.rate(job, kind, &config);
         self.met.insert(key, rate);
         rate

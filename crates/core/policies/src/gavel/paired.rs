@@ -104,7 +104,7 @@ pub(super) fn kept(
     }
     let mut config = Config::packed(gpu, want.gpus, per_node);
     let alone = view.rate(job, &config).map_or(0.0, |rate| rate.0);
-    config.partners = smallvec![other.spec.model];
+    config = config.with_partners([other.spec.model]);
     let kept = view.rate(job, &config).map_or(0.0, |rate| rate.0);
     if alone > 0.0 && kept.is_finite() { kept / alone } else { 0.0 }
 }

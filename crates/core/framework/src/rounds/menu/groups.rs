@@ -106,8 +106,8 @@ impl Writer<'_> {
             partners.sort_unstable();
             partners.push(job.spec.model);
             let rate = *met.entry((group.kind, gpus, partners)).or_insert_with_key(|(_, _, of)| {
-                let mut config = self.packed(job, group.kind);
-                config.partners = of[..of.len() - 1].iter().copied().collect();
+                let config = self.packed(job, group.kind);
+                let config = config.with_partners(of[..of.len() - 1].iter().copied());
                 self.rate(job, group.kind, &config)
             });
             let alone = self.alone(job, group.kind);
