@@ -11,7 +11,8 @@ use grouping::{Bucket, Efficiency, Group, join};
 use room::Room;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
-use trainyard_types::{Beside, Config, Occupant, Shape, Share};
+use trainyard_profile::StageTimes;
+use trainyard_types::{Config, Shape, Share};
 
 /// Settings of Muri-S and Muri-L.
 pub(crate) const SETTINGS: &[(&str, &str)] = &[
@@ -20,6 +21,11 @@ pub(crate) const SETTINGS: &[(&str, &str)] = &[
         "dissolve",
         "whether the jobs of a group that takes longer for one iteration of each than they would one after another go \
          their own ways",
+    ),
+    (
+        "mode",
+        "`changes`: GPUs that no group needs go to the next jobs in order; `refill`: they stay idle, as in the authors' \
+         simulator",
     ),
     (
         "fresh",
@@ -33,12 +39,13 @@ pub(crate) const SETTINGS: &[(&str, &str)] = &[
 pub(crate) struct Settings {
     group: usize,
     dissolve: bool,
+    mode: Mode,
     fresh: f64,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { group: 4, dissolve: true, fresh: 1.0 }
+        Settings { group: 4, dissolve: true, mode: Mode::Changes, fresh: 1.0 }
     }
 }
 
@@ -77,6 +84,10 @@ impl Muri {
         let settings: Settings = raw.read(entry.name)?;
         if !(1..=4).contains(&settings.group) {
             return Err(entry.bad_value("group", settings.group, "a whole number from 1 to 4"));
+        }
+        if !matches!(settings.mode, Mode::Changes | Mode::Refill) {
+            let mode = raw.0.get("mode").map(ToString::to_string).unwrap_or_default();
+            return Err(entry.bad_value("mode", mode, "`changes` or `refill`"));
         }
         if !(0.01..=100.0).contains(&settings.fresh) {
             return Err(entry.bad_value("fresh", settings.fresh, "a number from 0.01 to 100"));
@@ -196,13 +207,19 @@ impl Muri {
                 offer_group(group, view, offer);
             }
         }
-        for (_, id) in jobs {
-            let Some(job) = view.job(*id) else { continue };
-            if job.spec.want.permille < 1000 {
+        if self.settings.mode == Mode::Refill {
+            offer.leave_idle();
+        }
+        for job in jobs.iter().filter_map(|(_, id)| view.job(*id)) {
+            let (need, free) = (job.spec.want.gpus, offer.free().total());
+            let fills = self.settings.mode == Mode::Changes && need <= free;
+            if offer.plan(job.id()).is_some() {
+                continue;
+            }
+            if fills || job.spec.want.permille < 1000 {
                 offer.grant(&wanted(job));
-            } else if offer.plan(*id).is_none() {
-                let (need, free) = (job.spec.want.gpus, offer.free().total());
-                offer.note(*id, Reason::NoRoom { need, free });
+            } else {
+                offer.note(job.id(), Reason::NoRoom { need, free });
             }
         }
         let listed: FxHashSet<JobId> = order.iter().copied().collect();
@@ -303,8 +320,6 @@ struct Pace {
     period: f64,
     /// Seconds of an iteration of each alone, one after another.
     alone: f64,
-    /// Seconds that stages are busy in a period.
-    busy: f64,
 }
 
 impl KnownGroups {
@@ -320,7 +335,11 @@ impl KnownGroups {
         let class = self.classes.number(job, view, false);
         if class == self.stages.len() {
             let stages = view.stages(job, job.spec.want.gpus);
-            self.stages.push(stages.map(|stages| stages.busy().as_secs_f64()));
+            let busy = |stages: StageTimes| {
+                let load = stages.storage + stages.cpu;
+                load.as_secs_f64() + stages.gpu.as_secs_f64() + stages.network.as_secs_f64()
+            };
+            self.stages.push(stages.map(busy));
         }
         class as u32
     }
@@ -354,32 +373,33 @@ impl Worth<'_, '_> {
         let want = &jobs.first()?.spec.want;
         let mut shapes = view.state().shapes.iter();
         let &(kind, per_node) = shapes.find(|(kind, _)| want.accepts(*kind))?;
-        let mut pace = Pace { period: 0.0, alone: 0.0, busy: 0.0 };
-        for (place, job) in jobs.iter().enumerate() {
-            let mut config = Config::packed(kind, want.gpus, per_node);
-            pace.alone += 1.0 / view.rate(*job, &config)?.0;
-            let others = jobs.iter().enumerate().filter(|(other, _)| *other != place);
-            let mut others: SmallVec<[Occupant; 2]> =
-                others.map(|(_, other)| Occupant::unlimited(other.spec.model)).collect();
-            others.sort_unstable();
-            config.beside = smallvec![Beside { request: 0, others }];
-            pace.period = pace.period.max(1.0 / view.rate(*job, &config)?.0);
-            pace.busy += self.known.stages[classes[place] as usize]?;
+        let alone = Config::packed(kind, want.gpus, per_node);
+        let mut pace = Pace { period: 0.0, alone: 0.0 };
+        for job in &jobs {
+            pace.alone += 1.0 / view.rate(*job, &alone)?.0;
         }
-        let usable = pace.period > 0.0 && pace.period.is_finite() && pace.busy.is_finite();
-        usable.then_some(pace)
+        if let Some(period) = view.period(&jobs, &alone) {
+            return Some(Pace { period, ..pace });
+        }
+        for (place, job) in jobs.iter().enumerate() {
+            let others = jobs.iter().enumerate().filter(|(other, _)| *other != place);
+            let beside = alone.clone().with_partners(others.map(|(_, other)| other.spec.model));
+            pace.period = pace.period.max(1.0 / view.rate(*job, &beside)?.0);
+        }
+        (pace.period > 0.0 && pace.period.is_finite()).then_some(pace)
     }
 }
-
-/// Storage and CPU count as two, with the GPU and the network: what a group could keep busy at once.
-const STAGES: f64 = 4.0;
 
 impl Efficiency for Worth<'_, '_> {
     fn class(&self, job: usize) -> u32 {
         self.candidates[job].class
     }
 
-    fn of(&mut self, classes: &[u32]) -> Option<f64> {
+    fn busy(&self, job: usize) -> f64 {
+        self.known.stages[self.candidates[job].class as usize].unwrap_or(0.0)
+    }
+
+    fn period(&mut self, classes: &[u32]) -> Option<f64> {
         let pace = match self.known.groups.get(classes) {
             Some(known) => *known,
             None => {
@@ -388,7 +408,7 @@ impl Efficiency for Worth<'_, '_> {
                 pace
             }
         };
-        pace.map(|pace| pace.busy / (pace.period * STAGES))
+        pace.map(|pace| pace.period)
     }
 }
 

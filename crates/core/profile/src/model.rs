@@ -141,13 +141,6 @@ pub struct StageTimes {
     pub network: Span,
 }
 
-impl StageTimes {
-    /// How long all stages together are busy.
-    pub fn busy(&self) -> Span {
-        self.storage + self.cpu + self.gpu + self.network
-    }
-}
-
 /// A time that may grow with the number of GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SizeCost {

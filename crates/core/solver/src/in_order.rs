@@ -271,7 +271,9 @@ impl Search {
         for index in 0..self.parts[blossom].len() {
             let part = self.parts[blossom][index];
             for x in 1..=self.known {
-                if !self.has_edge(blossom, x) || self.slack(part, x) < self.slack(blossom, x) {
+                let nearer =
+                    || !self.has_edge(blossom, x) || self.slack(part, x) < self.slack(blossom, x);
+                if self.has_edge(part, x) && nearer() {
                     self.ends[blossom * row + x] = self.ends[part * row + x];
                     self.ends[x * row + blossom] = self.ends[x * row + part];
                 }

@@ -70,6 +70,10 @@ impl Beliefs for Frozen {
         self.0.trial(job, on, local)
     }
 
+    fn period(&self, jobs: &[&Job], on: &Config) -> Option<f64> {
+        self.0.period(jobs, on)
+    }
+
     fn stages(&self, job: &Job, gpus: u32) -> Option<StageTimes> {
         self.0.stages(job, gpus)
     }

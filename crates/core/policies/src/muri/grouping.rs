@@ -1,7 +1,7 @@
 //! Groups of jobs of one size: pairs of greatest efficiency, then pairs of pairs, until all fit.
 
 use smallvec::SmallVec;
-use trainyard_solver::matching;
+use trainyard_solver::matching_in_order;
 
 /// The jobs of a group, by their places in the list of candidates.
 pub(crate) type Group = SmallVec<[usize; 4]>;
@@ -18,14 +18,20 @@ pub(crate) struct Bucket {
     pub(crate) groups: Vec<Group>,
 }
 
-/// What joining two groups is worth; nothing where they cannot be joined. Alike jobs are worth the same, by their class.
+/// What joining two groups is worth. Jobs of one class are alike.
 pub(crate) trait Efficiency {
     /// The class of a job.
     fn class(&self, job: usize) -> u32;
 
-    /// The part of all stages that a group of such classes, ascending, keeps busy.
-    fn of(&mut self, classes: &[u32]) -> Option<f64>;
+    /// Seconds that the stages of a job are busy in an iteration.
+    fn busy(&self, job: usize) -> f64;
+
+    /// Seconds in which each job of a group of such classes, ascending, does an iteration.
+    fn period(&mut self, classes: &[u32]) -> Option<f64>;
 }
+
+/// Storage and CPU count as two, with the GPU and the network: what a group could keep busy at once.
+const STAGES: f64 = 4.0;
 
 /// Joins groups pair by pair, in rounds, until their GPUs are no more than `room` (Muri, section 4.3, Algorithm 1).
 ///
@@ -83,22 +89,16 @@ fn partners(
 ) -> Vec<Option<usize>> {
     let mut partners = vec![None; groups.len()];
     for (part, groups) in groups.chunks(MATCHED_MAX).enumerate() {
-        let pairs = matching(groups.len(), &edges(groups, most, worth));
         let base = part * MATCHED_MAX;
-        for (one, other) in pairs.expect("weights are finite and join two of the groups") {
-            partners[base + one] = Some(base + other);
-            partners[base + other] = Some(base + one);
+        for (place, partner) in pairs(groups, most, worth).into_iter().enumerate() {
+            partners[base + place] = partner.map(|partner| base + partner);
         }
     }
     partners
 }
 
-/// What each pair of groups is worth. Groups of like jobs are looked at once.
-fn edges(
-    groups: &[Group],
-    most: usize,
-    worth: &mut impl Efficiency,
-) -> Vec<(usize, usize, f64)> {
+/// The same among so many groups as are matched at once. Periods of like groups are looked up once.
+fn pairs(groups: &[Group], most: usize, worth: &mut impl Efficiency) -> Vec<Option<usize>> {
     let mut kinds: Vec<SmallVec<[u32; 4]>> = Vec::new();
     let kind_of: Vec<usize> = groups
         .iter()
@@ -112,7 +112,7 @@ fn edges(
             })
         })
         .collect();
-    let mut table = vec![None; kinds.len() * kinds.len()];
+    let mut periods = vec![None; kinds.len() * kinds.len()];
     for one in 0..kinds.len() {
         for other in one..kinds.len() {
             if kinds[one].len() + kinds[other].len() > most {
@@ -121,20 +121,18 @@ fn edges(
             let mut both: SmallVec<[u32; 4]> = kinds[one].clone();
             both.extend_from_slice(&kinds[other]);
             both.sort_unstable();
-            let weight = worth.of(&both);
-            table[one * kinds.len() + other] = weight;
-            table[other * kinds.len() + one] = weight;
+            let period = worth.period(&both);
+            periods[one * kinds.len() + other] = period;
+            periods[other * kinds.len() + one] = period;
         }
     }
-    let mut edges = Vec::new();
-    for one in 0..groups.len() {
-        for other in one + 1..groups.len() {
-            if let Some(weight) = table[kind_of[one] * kinds.len() + kind_of[other]] {
-                edges.push((one, other, weight));
-            }
-        }
-    }
-    edges
+    let worth = &*worth;
+    // The part of all stages that both keep busy (Muri, section 4.2). Summed in their order, as its code does.
+    matching_in_order(groups.len(), |one, other| {
+        let Some(period) = periods[kind_of[one] * kinds.len() + kind_of[other]] else { return 0.0 };
+        let jobs = groups[one].iter().chain(&groups[other]);
+        jobs.map(|job| worth.busy(*job)).fold(0.0, |sum, busy| sum + busy) / (period * STAGES)
+    })
 }
 
 #[cfg(test)]
@@ -149,10 +147,13 @@ mod tests {
             job as u32
         }
 
-        fn of(&mut self, classes: &[u32]) -> Option<f64> {
+        fn busy(&self, _job: usize) -> f64 {
+            1.0
+        }
+
+        fn period(&mut self, classes: &[u32]) -> Option<f64> {
             let odd = classes.iter().filter(|class| **class % 2 == 1).count();
-            let apart = (2 * odd).abs_diff(classes.len());
-            Some(1.0 / (1 + apart) as f64)
+            Some(1.0 + (2 * odd).abs_diff(classes.len()) as f64)
         }
     }
 

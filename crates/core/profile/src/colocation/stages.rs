@@ -192,14 +192,18 @@ pub struct Interleaved(pub StageTable);
 
 impl Colocation for Interleaved {
     fn kept(&self, own: Occupant, on: SharedGpu, others: &[Occupant]) -> f64 {
-        let mut jobs: SmallVec<[Iteration; GROUP_MAX]> = SmallVec::new();
-        for job in std::iter::once(&own).chain(others) {
-            match self.0.of(*job, on) {
-                Some(iteration) => jobs.push(*iteration),
-                None => return self.0.pairs.kept(own, on, others),
-            }
+        let all: SmallVec<[Occupant; GROUP_MAX]> =
+            std::iter::once(own).chain(others.iter().copied()).collect();
+        match (self.0.of(own, on), self.period(&all, on)) {
+            (Some(stages), Some(period)) => stages.alone / period,
+            _ => self.0.pairs.kept(own, on, others),
         }
-        jobs[0].alone / period(&jobs)
+    }
+
+    fn period(&self, jobs: &[Occupant], on: SharedGpu) -> Option<f64> {
+        let stages = jobs.iter().map(|job| self.0.of(*job, on).copied());
+        let stages: SmallVec<[Iteration; GROUP_MAX]> = stages.collect::<Option<_>>()?;
+        Some(period(&stages))
     }
 }
 
