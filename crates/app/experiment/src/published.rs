@@ -168,6 +168,8 @@ pub struct PublishedRun {
     round: Option<String>,
     /// What jobs on several nodes lose beside each other.
     interference: Option<f64>,
+    /// What jobs on the same GPU leave each other of their speed, in all its semantics.
+    colocation: Option<String>,
     samples: Option<(String, String)>,
     #[serde(default)]
     key: BTreeMap<String, String>,
@@ -488,7 +490,7 @@ impl Table {
             speed_error: None,
             splits_by_speed: false,
             pairs_known: None,
-            colocation: None,
+            colocation: row.colocation.clone(),
             interference: row.interference.map(|part| part.to_string()),
             round: row.round.clone(),
             failures: None,

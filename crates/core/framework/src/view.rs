@@ -1,9 +1,10 @@
 //! All that a policy may know: a moment, frozen.
 
 use crate::{Free, Knowledge, Loan, Needs, State, Trials};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use trainyard_profile::training::StepTime;
-use trainyard_profile::{BatchLimits, Batches, ChangeCost};
+use trainyard_profile::{BatchLimits, Batches, ChangeCost, StageTimes};
 use trainyard_types::{
     Cluster, Config, GpuType, Job, JobId, JobState, ModelId, Rate, Sample, Span, TenantId, Tenants,
     Time, Work,
@@ -58,6 +59,16 @@ pub trait Beliefs: Send + Sync {
 
     /// The time of one pass of the job with so many samples on each GPU, as a trial before it runs would find it.
     fn trial(&self, _job: &Job, _on: &Config, _local: u32) -> Option<StepTime> {
+        None
+    }
+
+    /// How long an iteration of the job keeps each stage busy on so many GPUs, if that is known.
+    fn stages(&self, _job: &Job, _gpus: u32) -> Option<StageTimes> {
+        None
+    }
+
+    /// Seconds in which each of several jobs on the same GPUs would do one iteration, where they go on together.
+    fn period(&self, _jobs: &[&Job], _on: &Config) -> Option<f64> {
         None
     }
 
@@ -279,6 +290,19 @@ impl<'a> View<'a> {
             Trials::Everywhere => true,
         };
         tried.then(|| self.beliefs.trial(job.spec, on, local)).flatten()
+    }
+
+    /// How long an iteration of a job keeps each stage busy on so many GPUs; nothing where that is not known, and for a
+    /// policy that did not declare the need of speeds.
+    pub fn stages(&self, job: JobRef<'_>, gpus: u32) -> Option<StageTimes> {
+        if self.needs.rates { self.beliefs.stages(job.spec, gpus) } else { None }
+    }
+
+    /// Seconds in which each of several jobs on the same GPUs would do one iteration; nothing where each would have a pace
+    /// of its own ([`View::rate`] tells it), and for a policy that did not declare the need of speeds.
+    pub fn period(&self, jobs: &[JobRef<'_>], on: &Config) -> Option<f64> {
+        let jobs: SmallVec<[&Job; 4]> = jobs.iter().map(|job| job.spec).collect();
+        if self.needs.rates { self.beliefs.period(&jobs, on) } else { None }
     }
 
     /// How much work is left, as far as is known; nothing for a policy that did not declare the need.

@@ -3,8 +3,8 @@
 use crate::{
     admit, afs_l, afs_p, allox, antman, chronus, conservative, easy, edf, elas, elasticflow,
     fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet, hypersched,
-    kungfu, las, least_laxity, lucid, lyra, optimus, place, pollux, priority, shockwave, sia, sjf,
-    srsf, srtf, themis, tiresias,
+    kungfu, las, least_laxity, lucid, lyra, muri_antman, muri_l, muri_s, optimus, place, pollux,
+    priority, shockwave, sia, sjf, srsf, srtf, themis, tiresias,
 };
 use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -13,16 +13,19 @@ use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneE
 pub const POLICIES: &[&PolicyEntry] = &[
     &fifo::ENTRY,
     &gavel_fifo::ENTRY,
+    &muri_antman::ENTRY,
     &easy::ENTRY,
     &conservative::ENTRY,
     &srsf::ENTRY,
     &srtf::ENTRY,
     &sjf::ENTRY,
     &allox::ENTRY,
+    &muri_s::ENTRY,
     &gittins::ENTRY,
     &tiresias::ENTRY,
     &las::ENTRY,
     &elas::ENTRY,
+    &muri_l::ENTRY,
     &fair_share::ENTRY,
     &priority::ENTRY,
     &themis::ENTRY,

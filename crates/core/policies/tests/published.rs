@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use trainyard_framework::RawSettings;
 use trainyard_policies::compose::{Choice, Selection};
-use trainyard_sim::{Outcome, Quiet, Semantics, simulate};
+use trainyard_profile::ColocationModel;
+use trainyard_sim::{Options, Outcome, Quiet, Semantics, simulate};
 use trainyard_testkit::places::shared;
 use trainyard_testkit::say;
 use trainyard_types::Cluster;
@@ -26,11 +27,20 @@ fn run(
     policy: (&str, &[&str]),
     preset: Semantics,
 ) -> Outcome {
+    run_with(workload, cluster, policy, &preset.options())
+}
+
+fn run_with(
+    workload: &Workload,
+    cluster: Cluster,
+    policy: (&str, &[&str]),
+    options: &Options,
+) -> Outcome {
     let settings = RawSettings::parse(policy.1.iter().copied()).expect("valid settings");
     let choice = Choice { name: policy.0.to_owned(), settings };
     let selection = Selection { policy: choice, ..Selection::default() };
     let pipeline = selection.build().unwrap_or_else(|error| panic!("{}: {error}", policy.0));
-    let outcome = simulate(workload, &Arc::new(cluster), pipeline, &preset.options(), &mut Quiet);
+    let outcome = simulate(workload, &Arc::new(cluster), pipeline, options, &mut Quiet);
     assert_eq!(outcome.stats.faults, 0, "{}: {:?}", policy.0, outcome.stats.fault_samples);
     assert_eq!(outcome.stats.policy_errors + outcome.stats.policy_panics, 0, "{}", policy.0);
     outcome
@@ -179,6 +189,37 @@ fn muri_average_completion_and_makespan_are_met_within_a_thousandth() {
             mean(&workload, &native),
         );
         assert!(jct.abs() <= 0.1 && makespan.abs() <= 0.1, "{} {}", &row[0], policy.0);
+    }
+}
+
+/// One row of Muri's own for each policy; `reproduce muri-fig10` has all of them, beside a control.
+#[test]
+fn muris_groups_and_its_antman_are_met_within_a_millionth() {
+    let Some(golden) = shared("golden/muri/authors_fig9_10.csv") else { return };
+    let mut reader = csv::Reader::from_path(golden).expect("a file that exists opens");
+    for row in reader.records() {
+        let row = row.expect("a row");
+        let (policy, colocation): ((&str, &[&str]), _) = match (&row[0], &row[2]) {
+            ("trace3", "multi-resource-blossom-same-gpu") => {
+                (("muri-s", &["dissolve=false", "fresh=1.015"]), ColocationModel::Stages)
+            }
+            ("trace3", "multi-resource-blossom-same-gpu-unaware") => {
+                (("muri-l", &["dissolve=true"]), ColocationModel::Stages)
+            }
+            ("trace3", "antman") => (("muri-antman", &[]), ColocationModel::StagesGuarded),
+            _ => continue,
+        };
+        let Some(path) = shared(&format!("data/muri/{}.csv.gz", &row[0])) else { return };
+        let named = muri::MuriOptions::named(&row[0]);
+        let workload = muri::read(unzip(path), &named).expect("a trace of Muri").workload;
+        let options = Options { colocation, ..Semantics::Muri.options() };
+        let outcome = run_with(&workload, Cluster::uniform(8, 8, "v100"), policy, &options);
+        assert_eq!(outcome.jobs.len(), workload.jobs.len());
+        let expected = |column: usize| row[column].parse::<f64>().expect("a number");
+        let off = [mean(&workload, &outcome) / expected(3), last(&outcome) / expected(4)];
+        let [jct, makespan] = off.map(|ratio| (ratio - 1.0).abs());
+        say!("{} {}: off by {jct:.1e} and {makespan:.1e}", &row[0], policy.0);
+        assert!(jct <= 1e-6 && makespan <= 1e-6, "{} {}: {jct} {makespan}", &row[0], policy.0);
     }
 }
 

@@ -4,8 +4,10 @@
 //! for what is believed. No policy works out interference by itself.
 
 pub mod measured;
+pub mod stages;
 
 pub use measured::MeasuredPairs;
+pub use stages::{Guarded, Interleaved, StageTable};
 
 use crate::Catalog;
 use std::fmt;
@@ -26,6 +28,12 @@ pub struct SharedGpu {
 pub trait Colocation: fmt::Debug + Send + Sync {
     /// The part of its speed alone that a job keeps on a GPU beside others; 0 if they do not fit together.
     fn kept(&self, own: Occupant, on: SharedGpu, others: &[Occupant]) -> f64;
+
+    /// Seconds in which each of several jobs on the same GPUs does one iteration, where they go on together; nothing
+    /// where each has a pace of its own. To the last bit, for that decides which of equally good groups are made.
+    fn period(&self, _jobs: &[Occupant], _on: SharedGpu) -> Option<f64> {
+        None
+    }
 }
 
 /// The models of co-location that there are.
@@ -36,17 +44,28 @@ pub enum ColocationModel {
     TimeSliced,
     /// Measured pairs that run at once under MPS; groups as above.
     Mps,
+    /// Jobs take turns on storage and CPU, GPU and network, by their measured stages.
+    Stages,
+    /// By the same stages, jobs with a right to the GPU run as if alone and the others fit into what they leave.
+    StagesGuarded,
 }
 
 impl ColocationModel {
     /// All of them.
-    pub const ALL: [ColocationModel; 2] = [ColocationModel::TimeSliced, ColocationModel::Mps];
+    pub const ALL: [ColocationModel; 4] = [
+        ColocationModel::TimeSliced,
+        ColocationModel::Mps,
+        ColocationModel::Stages,
+        ColocationModel::StagesGuarded,
+    ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             ColocationModel::TimeSliced => "time-sliced",
             ColocationModel::Mps => "mps",
+            ColocationModel::Stages => "stages",
+            ColocationModel::StagesGuarded => "stages-guarded",
         }
     }
 
@@ -57,6 +76,8 @@ impl ColocationModel {
                 Arc::new(MeasuredPairs::new(catalog, cluster, Sharing::TimeSliced))
             }
             ColocationModel::Mps => Arc::new(MeasuredPairs::new(catalog, cluster, Sharing::Mps)),
+            ColocationModel::Stages => Arc::new(Interleaved(StageTable::new(catalog, cluster))),
+            ColocationModel::StagesGuarded => Arc::new(Guarded(StageTable::new(catalog, cluster))),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::curve::{Cell, Curve, power_of, source_kind};
 use crate::host::{self, HostTable};
 use crate::model::SizeCost;
 use crate::training::{Site, StepTime};
-use crate::{BatchLimits, Catalog, Iteration, ModelProfile, Pace, Training};
+use crate::{BatchLimits, Catalog, Iteration, ModelProfile, Pace, StageTimes, Training};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use trainyard_types::{Cluster, Config, GpuType, ModelId, Occupant, Rate, Span, Tier, Work};
@@ -63,6 +63,8 @@ struct Moves {
     start: SizeCost,
     in_place: bool,
     by_speed: bool,
+    /// By number of GPUs, ascending.
+    stages: Vec<StageTimes>,
     /// Types and numbers of GPUs on which it does not fit.
     unfit: Vec<(GpuType, u32)>,
     host: Vec<HostTable>,
@@ -334,6 +336,20 @@ impl Speeds {
         self.moves.get(model.index()).map_or(0, |moves| moves.memory_mib)
     }
 
+    /// Seconds in which each of several models on the same GPUs does one iteration, where they go on together.
+    pub fn period(&self, models: &[ModelId], config: &Config) -> Option<f64> {
+        let jobs: SmallVec<[Occupant; 4]> = models.iter().copied().map(Occupant::unlimited).collect();
+        self.colocation.period(&jobs, SharedGpu { kind: config.kind(), gpus: config.gpus })
+    }
+
+    /// How long an iteration keeps each stage busy on so many GPUs, if known; where that size was not measured, on the
+    /// next smaller one that was.
+    pub fn stages(&self, model: ModelId, gpus: u32) -> Option<StageTimes> {
+        let stages = &self.moves.get(model.index())?.stages;
+        let next = stages.partition_point(|stage| stage.gpus <= gpus);
+        stages.get(next.saturating_sub(1)).copied()
+    }
+
     /// The share of the model's largest tensor, if known.
     pub fn skew(&self, model: ModelId) -> Option<f64> {
         self.moves.get(model.index()).and_then(|moves| moves.skew)
@@ -348,7 +364,7 @@ impl Speeds {
         };
         let on = SharedGpu { kind: config.kind(), gpus: config.gpus };
         let met = config.beside.iter().map(|gpu| {
-            let own = Occupant { model, request: gpu.request, limit };
+            let own = Occupant { model, request: gpu.request, limit, gpus: config.gpus };
             self.colocation.kept(own, on, &gpu.others)
         });
         let slowest = met.min_by(f64::total_cmp);
@@ -460,6 +476,7 @@ impl Moves {
             start: model.start.clone(),
             in_place: model.resizes_in_place,
             by_speed: model.splits_by_speed,
+            stages: model.stages.clone(),
             unfit,
             host: model.host.clone(),
             batches,

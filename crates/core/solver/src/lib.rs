@@ -10,7 +10,7 @@
 //! | `Highs` (feature `highs`) | simplex, branch and bound | the same, faster, with prices and warm starts |
 //!
 //! One configuration for each job under few capacities has a solver of its own: [`choice`].
-//! Pairings have solvers of their own: [`bipartite`] for two sides, [`matching`] for one.
+//! Pairings have solvers of their own: [`bipartite`] for two sides, [`matching`] and [`matching_in_order`] for one.
 //! Which job runs before which deadline is [`leases`].
 //!
 //! ```
@@ -34,6 +34,7 @@ mod fixed;
 mod highs;
 mod interior;
 pub mod leases;
+mod in_order;
 mod matching;
 mod model;
 pub mod shares;
@@ -44,6 +45,7 @@ pub use bipartite::bipartite;
 #[cfg(feature = "highs")]
 pub use highs::Highs;
 pub use interior::Interior;
+pub use in_order::matching_in_order;
 pub use matching::{matching, matching_of_most};
 pub use model::{Affine, Column, Cone, Model, Name, Row, Sense};
 pub use simplex::Simplex;

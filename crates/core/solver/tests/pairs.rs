@@ -3,7 +3,7 @@
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq};
 use proptest::test_runner::RngSeed;
 use proptest::{collection::vec, option, prop_oneof, proptest};
-use trainyard_solver::{bipartite, matching, matching_of_most};
+use trainyard_solver::{bipartite, matching, matching_in_order, matching_of_most};
 
 /// Costs that tie often, and costs that do not.
 fn number() -> impl Strategy<Value = f64> + Clone {
@@ -116,6 +116,43 @@ proptest! {
             }
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::with_cases(600) })]
+
+    #[test]
+    fn pairs_in_order_weigh_as_much_as_trying_everything_says(
+        nodes in 2_usize..10, weights in vec(0_u8..7, 100)
+    ) {
+        let of = |one: usize, other: usize| f64::from(weights[one.min(other) * 10 + one.max(other)]);
+        let mut edges = Vec::new();
+        for one in 0..nodes {
+            edges.extend((one + 1..nodes).map(|other| (one, other, of(one, other))));
+        }
+        let edges: Vec<(usize, usize, f64)> = edges.into_iter().filter(|edge| edge.2 > 0.0).collect();
+        let partners = matching_in_order(nodes, of);
+        let mut pairs = Vec::new();
+        for (one, partner) in partners.iter().enumerate() {
+            if let Some(other) = partner {
+                prop_assert_eq!(partners[*other], Some(one), "pairs are mutual");
+                if one < *other {
+                    pairs.push((one, *other));
+                }
+            }
+        }
+        prop_assert!(pairs.iter().all(|pair| of(pair.0, pair.1) > 0.0));
+        let best = heaviest(nodes, &edges, 0, false);
+        prop_assert!(near(weight(&pairs, &edges), best.1), "{:?} instead of {:?}", pairs, best);
+    }
+}
+
+#[test]
+fn many_equal_rings_in_order_leave_one_node() {
+    let partners = matching_in_order(61, |one, other| if one % 5 == other % 5 { 1.0 } else { 0.25 });
+    assert_eq!(partners.iter().filter(|partner| partner.is_none()).count(), 1);
+    assert_eq!(matching_in_order(0, |_, _| 1.0), []);
+    assert_eq!(matching_in_order(3, |_, _| f64::NAN), [None; 3]);
 }
 
 #[test]

@@ -30,12 +30,14 @@ pub struct Occupant {
     pub request: u16,
     /// The part that it may have at most, in thousandths.
     pub limit: u16,
+    /// How many GPUs it has in all; 0 if as many as the job that sees it.
+    pub gpus: u32,
 }
 
 impl Occupant {
     /// A job that may use all that the others leave.
     pub fn unlimited(model: ModelId) -> Occupant {
-        Occupant { model, request: 0, limit: 1000 }
+        Occupant { model, request: 0, limit: 1000, gpus: 0 }
     }
 }
 

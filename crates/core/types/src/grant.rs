@@ -130,7 +130,7 @@ impl Allocation {
             (None, 0) => 1000,
             (None, share) => share,
         };
-        Occupant { model, request, limit }
+        Occupant { model, request, limit, gpus: self.placement.gpus() }
     }
 
     /// The summary a speed model needs, the other jobs on its GPUs aside.

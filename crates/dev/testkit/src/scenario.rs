@@ -59,6 +59,7 @@ fn options(scenario: &Scenario, semantics: Semantics) -> Options {
         options.costs = scenario.costs;
         options.estimate_error = scenario.error;
     }
+    options.colocation = scenario.colocation.unwrap_or(options.colocation);
     options.seed = scenario.seed;
     for Failure { at, length, what } in &scenario.failures {
         let (lost, back) = match what {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_framework::{Beliefs, ChangeCost};
 use trainyard_profile::training::StepTime;
-use trainyard_profile::{BatchLimits, Batches, Speeds};
+use trainyard_profile::{BatchLimits, Batches, Speeds, StageTimes};
 use trainyard_types::{Config, GpuType, Job, JobId, ModelId, Rate, Sample, Span, TenantId, Work};
 
 /// Names without a profile of which something is remembered at most. Beyond it the tenant with the most names loses
@@ -167,6 +167,10 @@ impl Beliefs for Learnt {
 
     fn trial(&self, job: &Job, on: &Config, local: u32) -> Option<StepTime> {
         self.has_profile(job).then(|| self.speeds.pass(job.model, on, local)).flatten()
+    }
+
+    fn stages(&self, job: &Job, gpus: u32) -> Option<StageTimes> {
+        self.has_profile(job).then(|| self.speeds.stages(job.model, gpus)).flatten()
     }
 
     fn work(&self, job: &Job) -> Option<Work> {

@@ -4,7 +4,7 @@ use crate::sizes::Sizes;
 use std::sync::Arc;
 use trainyard_framework::Beliefs;
 use trainyard_profile::training::StepTime;
-use trainyard_profile::{BatchLimits, Batches, ChangeCost, Pace};
+use trainyard_profile::{BatchLimits, Batches, ChangeCost, Pace, StageTimes};
 use trainyard_sim::Truth;
 use trainyard_types::{Config, GpuType, Job, JobId, ModelId, Rate, Work};
 use trainyard_workload::TraceJob;
@@ -68,6 +68,14 @@ impl Beliefs for Frozen {
 
     fn trial(&self, job: &Job, on: &Config, local: u32) -> Option<StepTime> {
         self.0.trial(job, on, local)
+    }
+
+    fn period(&self, jobs: &[&Job], on: &Config) -> Option<f64> {
+        self.0.period(jobs, on)
+    }
+
+    fn stages(&self, job: &Job, gpus: u32) -> Option<StageTimes> {
+        self.0.stages(job, gpus)
     }
 
     fn copied(&self) -> Arc<dyn Beliefs> {

@@ -5,8 +5,8 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::sync::Arc;
 use trainyard_framework::Beliefs;
 use trainyard_profile::training::StepTime;
-use trainyard_profile::{BatchLimits, Batches, ChangeCost, Speeds};
-use trainyard_types::{Config, GpuType, Job, Rate, Work};
+use trainyard_profile::{BatchLimits, Batches, ChangeCost, Speeds, StageTimes};
+use trainyard_types::{Config, GpuType, Job, ModelId, Rate, Work};
 
 /// Beliefs of a simulated run.
 #[derive(Clone)]
@@ -115,6 +115,16 @@ impl Beliefs for Estimates {
 
     fn trial(&self, job: &Job, on: &Config, local: u32) -> Option<StepTime> {
         self.speeds.pass(job.model, on, local)
+    }
+
+    fn period(&self, jobs: &[&Job], on: &Config) -> Option<f64> {
+        let models: Vec<ModelId> = jobs.iter().map(|job| job.model).collect();
+        // Speeds that are told with an error are told one by one.
+        if self.speed_errors.error == 0.0 { self.speeds.period(&models, on) } else { None }
+    }
+
+    fn stages(&self, job: &Job, gpus: u32) -> Option<StageTimes> {
+        self.speeds.stages(job.model, gpus)
     }
 
     fn work(&self, job: &Job) -> Option<Work> {

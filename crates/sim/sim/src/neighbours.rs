@@ -1,8 +1,10 @@
 //! Jobs that meet on a GPU: who is there, and whose speed changes when one comes, goes or changes its share.
 
+use crate::options::Charge;
+use crate::truth::Truth;
 use crate::world::{Placed, Stage, World};
 use smallvec::SmallVec;
-use trainyard_types::{Beside, Event, JobId, Occupant, Placement, Time};
+use trainyard_types::{Beside, Event, JobId, Occupant, Placement, Span, Time};
 
 impl World<'_> {
     /// The other jobs on the GPUs of a job that holds some, ascending.
@@ -50,9 +52,34 @@ impl World<'_> {
     }
 
     fn meet(&mut self, at: Time, job: JobId, events: &mut SmallVec<[Event; 2]>) {
-        let beside = self.beside(job);
-        self.placed.get_mut(job).expect("only placed jobs meet others").config.beside = beside;
+        // Up to now it paid for those that it met before.
+        self.catch_up(at, job);
+        let (beside, step_cost) = (self.beside(job), self.step_cost(job));
+        let placed = self.placed.get_mut(job).expect("only placed jobs meet others");
+        placed.config.beside = beside;
+        placed.step_cost = step_cost;
         self.retime(at, job, events);
+    }
+
+    /// What each event costs a job where starts are charged at every one: its own, and where stages are interleaved
+    /// those of all jobs on its GPUs, for whom it waits.
+    fn step_cost(&self, job: JobId) -> Span {
+        if self.charge != Charge::EveryStep {
+            return Span::ZERO;
+        }
+        let start = |job: JobId| {
+            let config = Some(&self.placed[job].config);
+            self.truth.change(self.truth.job(job), None, config).start
+        };
+        let mut cost = start(job);
+        if self.interleaved {
+            for other in self.neighbours(job) {
+                if self.placed[other].stage == Stage::Running {
+                    cost += start(other);
+                }
+            }
+        }
+        cost
     }
 
     /// What a job meets on its GPUs among the jobs that run, each different situation once.

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use trainyard_engine::Trigger;
-use trainyard_profile::Pace;
+use trainyard_profile::{ColocationModel, Pace};
 use trainyard_types::{
     Action, Allocation, Attempt, Cause, Cluster, Config, Event, JobId, ModelId, Rate, Sample, Span,
     Time, Why, Work,
@@ -42,6 +42,8 @@ pub(crate) struct Placed {
     pub(crate) task: Option<Task>,
     /// Whether it only waits for a decision to be paid for, and has been running before.
     paused: bool,
+    /// What each event costs it under [`Charge::EveryStep`].
+    pub(crate) step_cost: Span,
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -55,10 +57,12 @@ pub(crate) enum Stage {
 pub(crate) struct World<'a> {
     pub(crate) truth: Known<'a>,
     cluster: Arc<Cluster>,
-    charge: Charge,
+    pub(crate) charge: Charge,
     rounding: Rounding,
     trigger: Trigger,
     pub(crate) rounds: Option<Rounds>,
+    /// Whether jobs on the same GPUs wait for each other's stages, and so for each other's starts.
+    pub(crate) interleaved: bool,
     checkpoint_every: Span,
     pub(crate) placed: PlacedJobs,
     /// Work done by jobs that were stopped and are not over.
@@ -87,6 +91,7 @@ impl<'a> World<'a> {
             rounding: options.rounding,
             trigger: options.trigger,
             rounds: Rounds::new(options),
+            interleaved: options.colocation == ColocationModel::Stages,
             checkpoint_every: options.checkpoint_every,
             placed: PlacedJobs::default(),
             promises: 0,
@@ -172,16 +177,11 @@ impl<'a> World<'a> {
         if self.charge != Charge::EveryStep {
             return events;
         }
-        let gap = at.since(self.last_step);
         self.last_step = at;
         let due: Vec<JobId> = self.placed.keys().collect();
         for job in due {
-            let placed = self.placed.get_mut(job).expect("just listed");
-            let truth = self.truth.job(job);
-            let overhead = self.truth.change(truth, None, Some(&placed.config)).start;
-            let gap = gap.min(at.since(placed.at));
-            placed.done = placed.done + placed.rate.over(gap.minus(overhead));
-            placed.at = at;
+            self.catch_up(at, job);
+            let placed = &self.placed[job];
             let sample =
                 Sample { done: Some(placed.done), rate: Some(placed.rate), ..Sample::default() };
             events.push(Event::Report { job, attempt: placed.attempt, sample });
@@ -278,6 +278,7 @@ impl<'a> World<'a> {
             shares: is_shared(&allocation),
             task: None,
             paused: false,
+            step_cost: Span::ZERO,
             allocation,
         }
     }
@@ -430,7 +431,11 @@ impl<'a> World<'a> {
             if let Some(task) = &placed.task {
                 placed.done = task.done_at(at);
             } else if placed.stage == Stage::Running {
-                let done = placed.done + placed.rate.over(at.since(placed.at));
+                let paid = match self.charge {
+                    Charge::EveryStep => placed.step_cost,
+                    Charge::PerStart | Charge::EveryDecision | Charge::AtSlots { .. } => Span::ZERO,
+                };
+                let done = placed.done + placed.rate.over(at.since(placed.at).minus(paid));
                 placed.done = Work(placed.until.map_or(done.0, |until| done.0.min(until.0)));
             }
             placed.at = at;

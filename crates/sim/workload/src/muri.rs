@@ -9,7 +9,7 @@ use crate::{ReadError, TraceJob, Workload};
 use std::collections::BTreeMap;
 use std::io::Read;
 use trainyard_profile::{ANY_KIND, ModelProfile, Point, SizeCost, StageTimes, zoo};
-use trainyard_types::{Job, JobId, ModelId, Span, Time, Want, Work};
+use trainyard_types::{Class, Job, JobId, ModelId, Span, Time, Want, Work};
 
 const COLUMNS: [&str; 13] = [
     "job_id",
@@ -97,6 +97,7 @@ pub fn read(reader: impl Read, options: &MuriOptions) -> Result<MuriTrace, ReadE
         let job = Job {
             model: models.find(&mut workload, &name, (rate, stage.on(gpus))),
             want: Want::gpus(gpus),
+            class: if stage.priority > 0 { Class::Opportunistic } else { Class::Guaranteed },
             ..Job::simple(JobId(0), submitted, 1)
         };
         let work = Work(row.number("iterations", 1e-6..=1e18)?);

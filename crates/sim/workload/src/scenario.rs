@@ -14,6 +14,7 @@
 //! place     fewest-nodes
 //! admit     load=1.2
 //! semantics muri
+//! colocation stages
 //! costs     free | profile | profile x2 | flat save=5s start=25s
 //! error     0.3
 //! fail      node 0 at 100s for 50s
@@ -35,7 +36,7 @@ use crate::reference::Reference;
 use crate::scenario_job::{JobWords, read_job};
 use crate::{Workload, cluster, scenario_training, scenario_window};
 use trainyard_diagnostic::InputError;
-use trainyard_profile::{Catalog, CostModel, ModelProfile};
+use trainyard_profile::{Catalog, ColocationModel, CostModel, ModelProfile};
 use trainyard_types::{
     Cluster, GpuAt, JobId, NodeId, PoolId, Span, Tenant, TenantId, Tenants, Time,
 };
@@ -57,6 +58,8 @@ pub struct Scenario {
     pub tune: Option<Choice>,
     /// The name of a preset of semantics.
     pub semantics: Option<String>,
+    /// What jobs on the same GPU leave each other of their speed, if not as in the semantics.
+    pub colocation: Option<ColocationModel>,
     /// What stopping and starting costs.
     pub costs: CostModel,
     /// The error of estimates.
@@ -125,7 +128,7 @@ pub enum Expect {
     Log,
 }
 
-const WORDS: [&str; 19] = [
+const WORDS: [&str; 20] = [
     "cluster",
     "tenant",
     "training",
@@ -137,6 +140,7 @@ const WORDS: [&str; 19] = [
     "admit",
     "tune",
     "semantics",
+    "colocation",
     "costs",
     "error",
     "fail",
@@ -178,6 +182,7 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
         admit: Vec::new(),
         tune: None,
         semantics: None,
+        colocation: None,
         costs: CostModel::Free,
         error: 0.0,
         failures: Vec::new(),
@@ -310,6 +315,7 @@ fn read_line(line: &Line<'_>, scenario: &mut Scenario) -> Result<(), InputError>
         "admit" => scenario.admit.push(chosen()?),
         "tune" => once(&mut scenario.tune)?,
         "semantics" => scenario.semantics = Some(chosen()?.name),
+        "colocation" => scenario.colocation = Some(read_colocation(line)?),
         "costs" => {
             scenario.costs = line.rest.parse().map_err(|_| {
                 line.wrong("`free`, `profile`, `profile x2` or `flat save=5s start=25s`")
@@ -345,6 +351,12 @@ fn read_line(line: &Line<'_>, scenario: &mut Scenario) -> Result<(), InputError>
         _ => (),
     }
     Ok(())
+}
+
+fn read_colocation(line: &Line<'_>) -> Result<ColocationModel, InputError> {
+    let names = ColocationModel::ALL.map(ColocationModel::name);
+    let unknown = |()| InputError::unknown(line.number, "colocation", line.rest, names);
+    line.rest.parse().map_err(unknown)
 }
 
 fn read_failure(line: &Line<'_>, cluster: &Cluster) -> Result<Failure, InputError> {
