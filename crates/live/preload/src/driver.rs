@@ -114,7 +114,7 @@ pub fn resolve(name: &CStr, known: &AtomicPtr<c_void>, ours: *const c_void) -> *
 macro_rules! plain {
     ($(#[$doc:meta])* $function:ident = $name:literal ($($argument:ident: $type:ty),*)) => {
         $(#[$doc])*
-        pub fn $function($($argument: $type),*) -> Status {
+        pub(crate) fn $function($($argument: $type),*) -> Status {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
             let found = resolve(c_name(concat!($name, "\0")), &REAL, std::ptr::null());
             if found.is_null() {

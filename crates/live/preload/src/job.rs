@@ -238,7 +238,6 @@ impl Job {
     fn lose_memory(&self, memory: &mut Memory, error: &Error) {
         memory.is_lost = true;
         memory.link = None;
-        NOTES[0].store(-1, Ordering::Release);
         self.lost(error);
     }
 }

@@ -70,6 +70,15 @@ pub fn send(stream: &UnixStream, mut bytes: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Which open file a descriptor stands for.
+pub fn identity(descriptor: RawFd) -> Option<(u64, u64)> {
+    // SAFETY: the C library writes the record before it is read.
+    unsafe {
+        let mut record = std::mem::zeroed::<libc::stat>();
+        (libc::fstat(descriptor, &mut record) == 0).then_some((record.st_dev, record.st_ino))
+    }
+}
+
 /// Closes a descriptor that nothing owns any more, as in a forked child.
 pub fn close(descriptor: RawFd) {
     // SAFETY: the caller's word; in a child of a fork only this thread is there.

@@ -13,7 +13,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use trainyard_arbiter::{ClientId, Settings, SettingsError, Share, ShareError};
 use trainyard_token::FRAME;
 use trainyard_types::{Span, Time};
@@ -22,6 +22,8 @@ use trainyard_types::{Span, Time};
 const FRAMES_AT_ONCE: usize = 16;
 /// Connections that are taken from one socket before the others have their turn.
 const ACCEPTS_AT_ONCE: usize = 16;
+/// The pause where a connection cannot be taken.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(1);
 /// A program that leaves so many answers unread is gone.
 const UNREAD_MAX: usize = 64 * FRAME;
 
@@ -303,8 +305,15 @@ impl Loop {
     fn accept(&mut self, client: ClientId) {
         for _ in 0..ACCEPTS_AT_ONCE {
             let Some(door) = self.doors.get(&client) else { return };
-            // Without a connection, or without descriptors for one, the next round tries again.
-            let Ok((stream, _)) = door.listener.accept() else { return };
+            let stream = match door.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    // Without descriptors it is tried again, but not as fast as it goes.
+                    std::thread::sleep(ACCEPT_AGAIN);
+                    return;
+                }
+            };
             let credentials = getsockopt(&stream, PeerCredentials);
             let Some(peer) = credentials.ok().filter(|peer| peer.uid() == door.user) else {
                 self.exchange.turned_away(client);

@@ -147,6 +147,19 @@ fn an_arbiter_that_never_was_is_one_that_is_gone() {
     }
 }
 
+#[test]
+fn a_program_that_closes_our_connections_loses_them_and_nothing_else() {
+    let Some(device) = two(quick()) else { return };
+    let words = ["alloc:1000", "launch:1000", "closeall", "launch:1000", "alloc:1000", "sync"];
+    let output = device.start(0, Finds::ByDlsym, &words).output();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(text, "alloc 0\nlaunch 0\ncloseall 0\nlaunch 0\nalloc 0\nsync 0\nend\n", "{told}");
+    assert!(told.contains("the program closed the connection"), "{told}");
+    assert_eq!(device.stats(0).memory_used, 0);
+    neighbour_goes_on(&device);
+}
+
 /// A connection by hand, and what came back until it was ended.
 fn said(device: &Device, bytes: &[u8]) -> Vec<u8> {
     let mut stream = UnixStream::connect(device.socket(0)).unwrap();

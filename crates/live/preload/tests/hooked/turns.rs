@@ -118,15 +118,24 @@ fn a_turn_that_is_not_used_goes_back_at_once() {
 
 #[test]
 fn a_turn_ends_soon_after_its_quota_however_much_is_launched() {
-    let Some(device) = Device::new(quick()) else { return };
-    device.job(0, (500, 1000), NO_CAP);
-    // 200 kernels of 5 ms could be on the device at once: a second of work.
-    let lines = device.run(0, Finds::ByDlsym, &["work:5000:1000"]);
-    assert!(lines[0].starts_with("worked 0 "), "{lines:?}");
-    let counters = device.stats(0).counters;
-    let late = counters.overrun.0 / counters.grants.max(1);
-    // The first turn launches eight before it knows how long they take.
-    assert!(late <= 30_000, "{late} us: {counters:?}");
+    let mut seen = Vec::new();
+    for _ in 0..TRIES {
+        let Some(device) = Device::new(quick()) else { return };
+        device.job(0, (500, 1000), NO_CAP);
+        // 200 kernels of 5 ms could be on the device at once: a second of work.
+        let lines = device.run(0, Finds::ByDlsym, &["work:5000:1000"]);
+        assert!(lines[0].starts_with("worked 0 "), "{lines:?}");
+        let stats = device.stats(0);
+        let counters = stats.counters;
+        assert!(stats.drained > Span::ZERO && stats.drained <= counters.held, "{counters:?}");
+        // The first turn launches eight before it knows how long they take.
+        let late = counters.overrun.0 / counters.grants.max(1);
+        if late <= 10_000 {
+            return;
+        }
+        seen.push(late);
+    }
+    panic!("turns were late by {seen:?} us");
 }
 
 #[test]
