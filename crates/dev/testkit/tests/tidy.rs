@@ -24,6 +24,8 @@ const RIM: &[&str] = &[
     "live/client/",
     "live/store/",
     "live/backend/",
+    "live/sharing/",
+    "live/preload/",
     "live/slurm/",
     "live/daemon/",
 ];
@@ -213,6 +215,40 @@ fn nothing_below_the_rim_touches_the_world() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The files with unsafe code. Every other crate forbids it by the lints of the workspace.
+const UNSAFE: &[&str] = &[
+    "crates/core/solver/src/highs/basis.rs",
+    "crates/live/preload/src/captures.rs",
+    "crates/live/preload/src/driver.rs",
+    "crates/live/preload/src/find.rs",
+    "crates/live/preload/src/job.rs",
+    "crates/live/preload/src/launches.rs",
+    "crates/live/preload/src/lookup.rs",
+    "crates/live/preload/src/memory.rs",
+    "crates/live/preload/src/system.rs",
+];
+
+#[test]
+fn only_named_files_are_unsafe() {
+    let allows =
+        |file: &PathBuf| read(file).lines().any(|line| line.contains("allow(unsafe_code)"));
+    let own = |file: &&PathBuf| !file.ends_with("tidy.rs");
+    let files: Vec<String> = (sources().iter().filter(own).filter(|file| allows(file)))
+        .map(|file| short(file))
+        .collect();
+    assert_eq!(files, UNSAFE, "files that allow unsafe code");
+    for Member { folder, name, .. } in members() {
+        let path = root().join("crates").join(&folder).join(&name).join("Cargo.toml");
+        let manifest: toml::Table = read(&path).parse().expect("TOML");
+        let lints = &manifest["lints"];
+        let forbids = lints.get("workspace").and_then(toml::Value::as_bool) == Some(true);
+        let denies = lints.get("rust").and_then(|rust| rust.get("unsafe_code"));
+        let denies = denies.and_then(toml::Value::as_str) == Some("deny");
+        let named = UNSAFE.iter().any(|file| file.starts_with(&format!("crates/{folder}/{name}/")));
+        assert!(if named { denies } else { forbids }, "{folder}/{name} on unsafe code");
+    }
 }
 
 #[test]
