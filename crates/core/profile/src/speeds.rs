@@ -195,6 +195,11 @@ impl Speeds {
         self.moves.get(model.index())?.batches.as_ref().map(|batches| &batches.stated)
     }
 
+    /// How the speed of a model on a number of GPUs depends on host CPUs and memory, if that is known.
+    pub fn host_table(&self, model: ModelId, gpus: u32) -> Option<&HostTable> {
+        host::table(&self.moves.get(model.index())?.host, gpus)
+    }
+
     /// Own steps per second at another batch.
     fn at_batch(&self, batches: &BoundBatches, batch: u32, config: &Config) -> Option<f64> {
         let rates = batches.models.iter().filter_map(|(batch, model)| {
