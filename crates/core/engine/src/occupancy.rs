@@ -1,13 +1,21 @@
 //! What is really in use, as opposed to what the plan says.
 
 use trainyard_types::placement::bits;
-use trainyard_types::{Allocation, Cluster, GpuAt, NodeId};
+use trainyard_types::{Allocation, Cluster, GpuAt, HostShare, NodeId};
 
-/// Thousandths in use of every GPU.
+/// Thousandths in use of every GPU, and host CPUs and memory in use of every node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Occupancy {
     base: Vec<u32>,
     used: Vec<u16>,
+    hosts: Vec<Host>,
+}
+
+/// The host of one node; 0 of what there is means not stated.
+#[derive(Copy, Clone, Debug, PartialEq)]
+struct Host {
+    there: HostShare,
+    used: HostShare,
 }
 
 impl Occupancy {
@@ -18,7 +26,25 @@ impl Occupancy {
             base.push(total);
             total += u32::from(node.gpus);
         }
-        Occupancy { base, used: vec![0; total as usize] }
+        let hosts = cluster.nodes.iter().map(|node| Host {
+            there: HostShare { cpus: u32::from(node.cpus), memory_mib: u64::from(node.memory_mib) },
+            used: HostShare::default(),
+        });
+        Occupancy { base, used: vec![0; total as usize], hosts: hosts.collect() }
+    }
+
+    /// Whether its nodes have the host CPUs and memory for it. A job that grows where it is does not ask: what it grows
+    /// into may be in use for as long as another takes to stop.
+    pub(crate) fn has_host_for(&self, allocation: &Allocation) -> bool {
+        let each = allocation.host_per_gpu;
+        each == HostShare::default()
+            || allocation.placement.masks().iter().all(|(node, mask)| {
+                let Host { there, used } = self.hosts[node.index()];
+                let more = of_node(each, *mask);
+                let cpus = there.cpus == 0 || more.cpus == 0 || used.cpus + more.cpus <= there.cpus;
+                let memory = used.memory_mib + more.memory_mib <= there.memory_mib;
+                cpus && (there.memory_mib == 0 || more.memory_mib == 0 || memory)
+            })
     }
 
     /// Whether all its GPUs have room for it.
@@ -44,6 +70,11 @@ impl Occupancy {
             self.used[slot] += allocation.share(index).permille();
             assert!(self.used[slot] <= 1000, "{at} is oversubscribed in reality");
         }
+        for (node, more) in hosts_of(allocation) {
+            let used = &mut self.hosts[node.index()].used;
+            used.cpus += more.cpus;
+            used.memory_mib += more.memory_mib;
+        }
     }
 
     pub(crate) fn give(&mut self, allocation: &Allocation) {
@@ -52,6 +83,12 @@ impl Occupancy {
             let share = allocation.share(index).permille();
             assert!(self.used[slot] >= share, "{at} was given back more than once");
             self.used[slot] -= share;
+        }
+        for (node, less) in hosts_of(allocation) {
+            let used = &mut self.hosts[node.index()].used;
+            assert!(less.is_within(*used), "the host of {node} was given back more than once");
+            used.cpus -= less.cpus;
+            used.memory_mib -= less.memory_mib;
         }
     }
 
@@ -64,4 +101,16 @@ impl Occupancy {
     fn slot(&self, at: GpuAt) -> usize {
         self.base[at.node.index()] as usize + usize::from(at.gpu)
     }
+}
+
+/// What an allocation takes of the host of each of its nodes; nothing where it states nothing.
+fn hosts_of(allocation: &Allocation) -> impl Iterator<Item = (NodeId, HostShare)> + '_ {
+    let each = allocation.host_per_gpu;
+    let masks = allocation.placement.masks().iter().filter(move |_| each != HostShare::default());
+    masks.map(move |(node, mask)| (*node, of_node(each, *mask)))
+}
+
+fn of_node(each: HostShare, mask: u64) -> HostShare {
+    let gpus = mask.count_ones();
+    HostShare { cpus: each.cpus * gpus, memory_mib: each.memory_mib * u64::from(gpus) }
 }

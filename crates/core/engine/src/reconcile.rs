@@ -109,6 +109,7 @@ impl Engine {
         let mut nodes = planned.placement.masks().iter();
         let alone = |node: NodeId| real.used(node, cluster.node(node).mask()) == 0;
         real.fits(planned)
+            && real.has_host_for(planned)
             && (!cluster.rules.exclusive_nodes || nodes.all(|(node, _)| alone(*node)))
     }
 

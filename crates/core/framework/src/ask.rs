@@ -3,7 +3,7 @@
 use crate::JobRef;
 use smallvec::SmallVec;
 use trainyard_types::placement::bits;
-use trainyard_types::{GpuAt, GpuType, Grant, NodeId, PoolId, Shape};
+use trainyard_types::{GpuAt, GpuType, Grant, HostShare, NodeId, PoolId, Shape};
 
 /// A number of GPUs of one type for one grant. The placer chooses the type among the acceptable ones.
 #[derive(Clone, Debug)]
@@ -20,6 +20,8 @@ pub struct Ask<'a> {
     pub nodes_max: u16,
     /// Only in this pool.
     pub pool: Option<PoolId>,
+    /// Host CPUs and memory beside each GPU; 0 means not stated.
+    pub host_per_gpu: HostShare,
 }
 
 impl<'a> Ask<'a> {
@@ -46,6 +48,7 @@ impl<'a> Ask<'a> {
             kinds,
             nodes_max,
             pool: grant.pool.or(job.spec.want.pool),
+            host_per_gpu: crate::offer::host_per_gpu(grant, &job.spec.want),
         }
     }
 
@@ -67,14 +70,13 @@ impl<'a> Ask<'a> {
 
     /// How many GPUs the node's CPUs and memory suffice for.
     pub fn gpus_by_host(&self, node: NodeId, free: &crate::Free) -> u32 {
-        let want = &self.job.spec.want;
-        let by_cpus = match (want.cpus_per_gpu, free.cpus_left(node)) {
+        let by_cpus = match (self.host_per_gpu.cpus, free.cpus_left(node)) {
             (0, _) | (_, None) => u32::MAX,
-            (per_gpu, Some(left)) => left / u32::from(per_gpu),
+            (per_gpu, Some(left)) => left / per_gpu,
         };
-        let by_memory = match (want.memory_mib_per_gpu, free.host_memory_left(node)) {
+        let by_memory = match (self.host_per_gpu.memory_mib, free.host_memory_left(node)) {
             (0, _) | (_, None) => u32::MAX,
-            (per_gpu, Some(left)) => (left / u64::from(per_gpu)).min(u64::from(u32::MAX)) as u32,
+            (per_gpu, Some(left)) => (left / per_gpu).min(u64::from(u32::MAX)) as u32,
         };
         by_cpus.min(by_memory)
     }
@@ -102,7 +104,7 @@ impl<'a> Ask<'a> {
     /// Whether more than the number of wholly free GPUs decides which nodes may be used.
     pub fn is_limited(&self, free: &crate::Free) -> bool {
         let want = &self.job.spec.want;
-        let host = want.cpus_per_gpu > 0 || want.memory_mib_per_gpu > 0;
+        let host = self.host_per_gpu != HostShare::default();
         let windows = !free.windows().is_empty();
         host || want.gpu_memory_mib > 0 || self.pool.is_some() || windows
     }

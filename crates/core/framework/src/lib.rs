@@ -27,7 +27,9 @@
 //!     GPUs that keeps them or, if the job allows it, of fewer.
 //! 12. A node that is under maintenance or reserved before a job could have left it has no room for that job
 //!     ([`Free::shut`]); placers find that out by [`Ask::usable`], and a grant there is answered with *no room*.
-//! 13. A job that lost its grant though no other job uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
+//! 13. A grant may name host CPUs and memory for each GPU ([`trainyard_types::Grant::host`]), and [`Offer::set_host`]
+//!     changes them for a job where it is. A job never gets less than it wishes for, and such a change is no restart.
+//! 14. A job that lost its grant though no other job uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
 //!
 //! Deliberately absent: a way to act, to read a clock or a file, or to see the true length of a job.
 
@@ -60,7 +62,7 @@ pub use free::{Free, Shortage};
 pub use offer::{GrantOutcome, Offer, Outcome, used_permille};
 pub use policy::{Cx, Knowledge, Needs, Pipeline, Placer, Policy, PolicyError, Trials, Tune};
 pub use rank::{Key, Rank, wanted};
-pub use ranked::{Fill, Mode, Ranked};
+pub use ranked::{Fill, Mode, Ranked, once_adopted};
 pub use rounds::{
     AsIf, Blind, Choice, Cleaned, KnownRates, Length, Mechanism, Menu, Only, Pairs, Pop, RateTable,
     RoundSettings, Rounds, Shares, Shuffler, TimeShare,

@@ -1,6 +1,7 @@
 //! The sink that a policy offers grants to: it knows what is free, asks the placer and answers at once.
 
 mod by_rules;
+mod host;
 
 use crate::{Ask, Free, JobRef, Placer, View, shapes};
 use rustc_hash::FxHashMap;
@@ -8,9 +9,11 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeSet;
 use trainyard_types::placement::lowest_bits;
 use trainyard_types::{
-    Allocation, Change, Fault, Grant, HostShare, JobId, Knobs, NodeId, Note, Phase, Placement,
-    Reason, Shape, TenantId, Time, WindowId,
+    Allocation, Change, Fault, Grant, JobId, Knobs, NodeId, Note, Phase, Placement, Reason, Shape,
+    TenantId, Time, WindowId,
 };
+
+pub(crate) use host::host_per_gpu;
 
 /// The answer to a grant.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -404,6 +407,10 @@ impl<'a> Offer<'a> {
                 return Some(placement);
             }
         }
+        // A larger part of the host may not fit where a job is; one that may not be stopped does not go elsewhere for it.
+        if lead.state.planned.is_some() && !self.view.may_stop(lead) && !is_exact(grant) {
+            return None;
+        }
         let found = self.chosen(grant, lead);
         let rules = self.view.cluster().rules;
         let can_be_launched = |placement: &Placement| {
@@ -537,10 +544,7 @@ impl<'a> Offer<'a> {
         Allocation {
             placement,
             shares: smallvec![share],
-            host_per_gpu: HostShare {
-                cpus: u32::from(spec.want.cpus_per_gpu),
-                memory_mib: u64::from(spec.want.memory_mib_per_gpu),
-            },
+            host_per_gpu: host_per_gpu(grant, &spec.want),
             gpu_memory_mib: spec.want.gpu_memory_mib,
             knobs,
             lease_until: grant.lease_until,
@@ -655,6 +659,11 @@ impl<'a> Offer<'a> {
             self.notes.push(Note { job: member.job, reason });
         }
     }
+}
+
+/// Whether a grant names its GPUs.
+fn is_exact(grant: &Grant) -> bool {
+    matches!(grant.shape, Shape::Exact(_))
 }
 
 /// Thousandths of GPUs that an allocation counts for in quotas.

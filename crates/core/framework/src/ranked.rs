@@ -318,7 +318,7 @@ impl<R: Rank> Policy for Ranked<R> {
 }
 
 /// The state of a job as if what was offered were done at once; nothing if that is its state already.
-fn once_adopted(job: JobRef<'_>, now: Time, offer: &Offer<'_>) -> Option<JobState> {
+pub fn once_adopted(job: JobRef<'_>, now: Time, offer: &Offer<'_>) -> Option<JobState> {
     let plan = offer.plan(job.id());
     if plan.is_some() == job.state.planned.is_some() {
         return None;

@@ -4,7 +4,7 @@ use crate::{Free, Knowledge, Loan, Needs, State, Trials};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use trainyard_profile::training::StepTime;
-use trainyard_profile::{BatchLimits, Batches, ChangeCost, StageTimes};
+use trainyard_profile::{BatchLimits, Batches, ChangeCost, HostTable, StageTimes};
 use trainyard_types::{
     Cluster, Config, GpuType, Job, JobId, JobState, ModelId, Rate, Sample, Span, TenantId, Tenants,
     Time, Work,
@@ -39,6 +39,11 @@ pub trait Beliefs: Send + Sync {
 
     /// The batches at which the speed of the job's model is known, if several are.
     fn batches(&self, _job: &Job) -> Option<&Batches> {
+        None
+    }
+
+    /// How the speed of the job's model on a number of GPUs depends on host CPUs and memory, if that is known.
+    fn host_table(&self, _job: &Job, _gpus: u32) -> Option<&HostTable> {
         None
     }
 
@@ -248,6 +253,12 @@ impl<'a> View<'a> {
     /// The batches at which a job's model is known; nothing for a policy that did not declare the need of speeds.
     pub fn batches(&self, job: JobRef<'_>) -> Option<&'a Batches> {
         if self.needs.rates { self.beliefs.batches(job.spec) } else { None }
+    }
+
+    /// At which host CPUs and memory the speed of a job's model on a number of GPUs was measured; nothing for a policy
+    /// that did not declare the need of speeds.
+    pub fn host_table(&self, job: JobRef<'_>, gpus: u32) -> Option<&'a HostTable> {
+        if self.needs.rates { self.beliefs.host_table(job.spec, gpus) } else { None }
     }
 
     /// Seconds of an iteration at a job's own batch, with at least so many accumulated passes; nothing for a job that

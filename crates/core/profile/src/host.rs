@@ -77,10 +77,15 @@ pub(crate) fn part(tables: &[HostTable], gpus: u32, host: HostShare) -> f64 {
     if host == HostShare::default() || gpus == 0 {
         return 1.0;
     }
-    let next = tables.partition_point(|table| table.gpus <= gpus);
-    let Some(table) = tables.get(next.saturating_sub(1)) else { return 1.0 };
+    let Some(table) = table(tables, gpus) else { return 1.0 };
     let gpus = f64::from(gpus);
     table.part(f64::from(host.cpus) / gpus, host.memory_mib as f64 / gpus)
+}
+
+/// The table that holds on a number of GPUs.
+pub(crate) fn table(tables: &[HostTable], gpus: u32) -> Option<&HostTable> {
+    let next = tables.partition_point(|table| table.gpus <= gpus);
+    tables.get(next.saturating_sub(1))
 }
 
 /// The last entry that is not above a value, and how far the value lies towards the next one.

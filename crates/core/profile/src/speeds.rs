@@ -175,6 +175,11 @@ impl Speeds {
         self.moves.get(model.index())?.batches.as_ref().map(|batches| &batches.stated)
     }
 
+    /// How the speed of a model on a number of GPUs depends on host CPUs and memory, if that is known.
+    pub fn host_table(&self, model: ModelId, gpus: u32) -> Option<&HostTable> {
+        host::table(&self.moves.get(model.index())?.host, gpus)
+    }
+
     /// Own steps per second at another batch.
     fn at_batch(&self, batches: &BoundBatches, batch: u32, config: &Config) -> Option<f64> {
         let rates = batches.models.iter().filter_map(|(batch, model)| {
@@ -338,7 +343,8 @@ impl Speeds {
 
     /// Seconds in which each of several models on the same GPUs does one iteration, where they go on together.
     pub fn period(&self, models: &[ModelId], config: &Config) -> Option<f64> {
-        let jobs: SmallVec<[Occupant; 4]> = models.iter().copied().map(Occupant::unlimited).collect();
+        let jobs: SmallVec<[Occupant; 4]> =
+            models.iter().copied().map(Occupant::unlimited).collect();
         self.colocation.period(&jobs, SharedGpu { kind: config.kind(), gpus: config.gpus })
     }
 

@@ -23,10 +23,7 @@ const EQUAL: f64 = 1e-5;
 /// };
 /// assert_eq!(matching_in_order(4, path), [None, Some(2), Some(1), None]);
 /// ```
-pub fn matching_in_order(
-    nodes: usize,
-    weight: impl Fn(usize, usize) -> f64,
-) -> Vec<Option<usize>> {
+pub fn matching_in_order(nodes: usize, weight: impl Fn(usize, usize) -> f64) -> Vec<Option<usize>> {
     let mut search = Search::new(nodes, weight);
     if search.label[0] > 0.0 {
         // Each success makes one more pair.

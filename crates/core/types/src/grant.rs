@@ -67,6 +67,21 @@ pub struct HostShare {
     pub memory_mib: u64,
 }
 
+impl HostShare {
+    /// The larger of both in CPUs and in memory.
+    pub fn at_least(self, other: HostShare) -> HostShare {
+        HostShare {
+            cpus: self.cpus.max(other.cpus),
+            memory_mib: self.memory_mib.max(other.memory_mib),
+        }
+    }
+
+    /// Whether it has no more CPUs and no more memory than another.
+    pub fn is_within(self, other: HostShare) -> bool {
+        self.cpus <= other.cpus && self.memory_mib <= other.memory_mib
+    }
+}
+
 /// What one job holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocation {
@@ -107,7 +122,7 @@ impl Allocation {
         self.shares.iter().any(|share| share.permille() == 0)
     }
 
-    /// Whether `other` needs no restart: the same GPUs, whatever the shares of them, the lease and the knobs.
+    /// Whether `other` needs no restart: the same GPUs, whatever the shares of them, the host's part, the lease and the knobs.
     pub fn same_place(&self, other: &Allocation) -> bool {
         self.placement == other.placement
     }
@@ -191,6 +206,9 @@ pub struct Grant {
     pub lease_until: Option<Time>,
     /// Settings chosen together with the amount, such as a batch size.
     pub knobs: Option<Box<Knobs>>,
+    /// Host CPUs and memory for each GPU of each member, where they are not what it wishes for; never less than that.
+    #[serde(default)]
+    pub host_per_gpu: Option<HostShare>,
 }
 
 impl Grant {
@@ -202,7 +220,14 @@ impl Grant {
             pool: None,
             lease_until: None,
             knobs: None,
+            host_per_gpu: None,
         }
+    }
+
+    /// The same grant with so much of the host for each GPU.
+    pub fn host(mut self, per_gpu: HostShare) -> Grant {
+        self.host_per_gpu = Some(per_gpu);
+        self
     }
 
     /// The same grant, limited to one type.

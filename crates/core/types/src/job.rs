@@ -1,8 +1,8 @@
 //! What a user asked for, and what has happened to it so far.
 
 use crate::{
-    Allocation, Attempt, BatchLimits, GpuType, GroupId, JobId, Measured, ModelId, PoolId, Rate,
-    Span, TenantId, Time, Work,
+    Allocation, Attempt, BatchLimits, GpuType, GroupId, HostShare, JobId, Measured, ModelId,
+    PoolId, Rate, Span, TenantId, Time, Work,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -206,6 +206,14 @@ impl Want {
             pool: None,
             batch: None,
             batch_limits: None,
+        }
+    }
+
+    /// Host CPUs and memory for each GPU; 0 means not stated.
+    pub fn host_per_gpu(&self) -> HostShare {
+        HostShare {
+            cpus: u32::from(self.cpus_per_gpu),
+            memory_mib: u64::from(self.memory_mib_per_gpu),
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_framework::{Beliefs, ChangeCost};
 use trainyard_profile::training::StepTime;
-use trainyard_profile::{BatchLimits, Batches, Speeds, StageTimes};
+use trainyard_profile::{BatchLimits, Batches, HostTable, Speeds, StageTimes};
 use trainyard_types::{Config, GpuType, Job, JobId, ModelId, Rate, Sample, Span, TenantId, Work};
 
 /// Names without a profile of which something is remembered at most. Beyond it the tenant with the most names loses
@@ -188,6 +188,10 @@ impl Beliefs for Learnt {
 
     fn batches(&self, job: &Job) -> Option<&Batches> {
         self.has_profile(job).then(|| self.speeds.batches(job.model)).flatten()
+    }
+
+    fn host_table(&self, job: &Job, gpus: u32) -> Option<&HostTable> {
+        self.has_profile(job).then(|| self.speeds.host_table(job.model, gpus)).flatten()
     }
 
     fn observe(&mut self, job: &Job, on: Option<&Config>, sample: &Sample) {

@@ -4,7 +4,7 @@ use crate::sizes::Sizes;
 use std::sync::Arc;
 use trainyard_framework::Beliefs;
 use trainyard_profile::training::StepTime;
-use trainyard_profile::{BatchLimits, Batches, ChangeCost, Pace, StageTimes};
+use trainyard_profile::{BatchLimits, Batches, ChangeCost, HostTable, Pace, StageTimes};
 use trainyard_sim::Truth;
 use trainyard_types::{Config, GpuType, Job, JobId, ModelId, Rate, Work};
 use trainyard_workload::TraceJob;
@@ -60,6 +60,10 @@ impl Beliefs for Frozen {
 
     fn batches(&self, job: &Job) -> Option<&Batches> {
         self.0.batches(job)
+    }
+
+    fn host_table(&self, job: &Job, gpus: u32) -> Option<&HostTable> {
+        self.0.host_table(job, gpus)
     }
 
     fn batch_limits(&self, job: &Job, kind: GpuType) -> Option<BatchLimits> {

@@ -89,7 +89,7 @@ fn why_word(why: Why) -> &'static str {
     }
 }
 
-/// Which GPUs, and the shares of those that are not whole.
+/// Which GPUs, the shares of those that are not whole, and what is stated of the host.
 fn where_text(allocation: &Allocation) -> String {
     let mut text = allocation.placement.to_string();
     let mut shares: Vec<Share> = allocation.shares.to_vec();
@@ -107,6 +107,13 @@ fn where_text(allocation: &Allocation) -> String {
     }
     if let Some(limit) = allocation.knobs.compute_permille_max {
         text.push_str(&format!(" limit {limit}/1000"));
+    }
+    let host = allocation.host_per_gpu;
+    let cpus = (host.cpus > 0).then(|| format!("{} CPUs", host.cpus));
+    let memory = (host.memory_mib > 0).then(|| format!("{} MiB", host.memory_mib));
+    let stated: Vec<String> = cpus.into_iter().chain(memory).collect();
+    if !stated.is_empty() {
+        text.push_str(&format!(" with {} each", stated.join(", ")));
     }
     text
 }

@@ -5,7 +5,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::sync::Arc;
 use trainyard_framework::Beliefs;
 use trainyard_profile::training::StepTime;
-use trainyard_profile::{BatchLimits, Batches, ChangeCost, Speeds, StageTimes};
+use trainyard_profile::{BatchLimits, Batches, ChangeCost, HostTable, Speeds, StageTimes};
 use trainyard_types::{Config, GpuType, Job, ModelId, Rate, Work};
 
 /// Beliefs of a simulated run.
@@ -97,6 +97,10 @@ impl Beliefs for Estimates {
 
     fn batches(&self, job: &Job) -> Option<&Batches> {
         self.speeds.batches(job.model)
+    }
+
+    fn host_table(&self, job: &Job, gpus: u32) -> Option<&HostTable> {
+        self.speeds.host_table(job.model, gpus)
     }
 
     fn iteration_seconds(&self, job: &Job, on: &Config, accumulated_least: u32) -> Option<f64> {

@@ -33,6 +33,7 @@ mod python_random;
 mod reference;
 pub mod reshape;
 pub mod scenario;
+mod scenario_host;
 mod scenario_job;
 mod scenario_training;
 pub mod scenario_window;

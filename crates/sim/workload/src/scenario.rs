@@ -5,6 +5,8 @@
 //! cluster   2x4 v100
 //! tenant    team-a  weight 2  ceiling 4  parent research
 //! training  net  batch=128..4096  local=16..256  pass=0.05+0.001  node=0.05+0.002  network=0.3+0.005
+//! host      cpus 24  memory 512000
+//! sensitive net  cpus=1,3,12  memory=64000  usual=3,64000  parts=0.4/1/2.9
 //! job a     at 0s   wants 4  work 100s
 //! job b     at 10s  wants 8  work 50s  tenant team-a  priority 3  min 2  max 8  kinds v100,a100
 //! job c     at 20s  wants 1  work 3000  model gavel-a3c  deadline 5m  after a,b  not-before 1m  limit 2h
@@ -34,7 +36,7 @@
 use crate::intake::Intake;
 use crate::reference::Reference;
 use crate::scenario_job::{JobWords, read_job};
-use crate::{Workload, cluster, scenario_training, scenario_window};
+use crate::{Workload, cluster, scenario_host, scenario_training, scenario_window};
 use trainyard_diagnostic::InputError;
 use trainyard_profile::{Catalog, ColocationModel, CostModel, ModelProfile};
 use trainyard_types::{
@@ -128,10 +130,12 @@ pub enum Expect {
     Log,
 }
 
-const WORDS: [&str; 20] = [
+const WORDS: [&str; 22] = [
     "cluster",
+    "host",
     "tenant",
     "training",
+    "sensitive",
     "in-place",
     "splits-by-speed",
     "job",
@@ -154,7 +158,10 @@ const WORDS: [&str; 20] = [
 /// Reads a scenario.
 pub fn parse(text: &str) -> Result<Scenario, InputError> {
     let lines = lines(text)?;
-    let cluster = read_cluster(&lines)?;
+    let mut cluster = read_cluster(&lines)?;
+    for line in lines.iter().filter(|line| line.word == "host") {
+        scenario_host::read_nodes(line, &mut cluster)?;
+    }
     let mut workload = Workload {
         catalog: Catalog::builtin(),
         tenants: read_tenants(&lines)?,
@@ -162,6 +169,9 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
     };
     for line in lines.iter().filter(|line| line.word == "training") {
         workload.catalog.add(scenario_training::read(line, &cluster)?);
+    }
+    for line in lines.iter().filter(|line| line.word == "sensitive") {
+        workload.catalog.add(scenario_host::read_model(line)?);
     }
     for line in lines.iter().filter(|line| line.word == "in-place") {
         let model = workload.catalog.lookup(line.number, line.word, line.rest)?;

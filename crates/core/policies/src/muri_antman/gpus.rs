@@ -1,8 +1,8 @@
 //! Who is on which GPU, and how much it is taken to be used.
 
 use crate::prelude::*;
-use trainyard_types::placement::{bits, lowest_bits};
 use trainyard_types::GpuAt;
+use trainyard_types::placement::{bits, lowest_bits};
 
 /// What a job with a right to a GPU is taken to use of it. No job is asked.
 const OWNER: f64 = 0.1;
@@ -141,8 +141,11 @@ impl Gpus {
         let has_kind = has.masks().first().map(|(node, _)| free.kind(*node));
         let mut kinds = nodes.iter().map(|index| free.kind(NodeId(*index as u32)));
         let kind = has_kind.or_else(|| kinds.find(|kind| need <= all(*kind)));
-        let nodes: Vec<usize> =
-            nodes.iter().copied().filter(|index| Some(free.kind(NodeId(*index as u32))) == kind).collect();
+        let nodes: Vec<usize> = nodes
+            .iter()
+            .copied()
+            .filter(|index| Some(free.kind(NodeId(*index as u32))) == kind)
+            .collect();
         let mut masks = Vec::new();
         let mut rest = need;
         for index in &nodes {

@@ -119,8 +119,10 @@ fn capacity(ask: &Ask<'_>, free: &Free, view: &View<'_>, id: NodeId) -> u32 {
     if ask.pool.is_some_and(|pool| free.pool(id) != pool) || by(memory, want.gpu_memory_mib) == 0 {
         return 0;
     }
-    let by_cpus = by(u32::from(node.cpus), u32::from(want.cpus_per_gpu));
-    let by_memory = by(node.memory_mib, want.memory_mib_per_gpu);
+    let host = ask.host_per_gpu;
+    let memory_mib = host.memory_mib.min(u64::from(u32::MAX)) as u32;
+    let by_cpus = by(u32::from(node.cpus), host.cpus);
+    let by_memory = by(node.memory_mib, memory_mib);
     free.up(id).count_ones().min(by_cpus).min(by_memory)
 }
 

@@ -301,10 +301,7 @@ fn assert_legal(placer: &str, want: &Want, free: &Free, placement: &Placement) {
     assert!(want.pool.is_none_or(|pool| nodes().all(|node| free.pool(node) == pool)), "{text}");
     let allocation = Allocation {
         shares: smallvec![Share::Permille(want.permille)],
-        host_per_gpu: HostShare {
-            cpus: u32::from(want.cpus_per_gpu),
-            memory_mib: u64::from(want.memory_mib_per_gpu),
-        },
+        host_per_gpu: want.host_per_gpu(),
         gpu_memory_mib: want.gpu_memory_mib,
         ..Allocation::whole(placement.clone())
     };
