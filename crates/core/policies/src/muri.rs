@@ -121,8 +121,7 @@ impl Muri {
         self.list.append(&mut new);
         let movable = |job: &JobRef<'_>| job.state.planned.is_none() || view.may_stop(*job);
         let jobs = self.list.iter().filter_map(|id| view.job(*id)).filter(movable);
-        let mut jobs: Vec<(u64, JobId)> =
-            jobs.map(|job| (self.key(job, view), job.id())).collect();
+        let mut jobs: Vec<(u64, JobId)> = jobs.map(|job| (self.key(job, view), job.id())).collect();
         jobs.sort_by_key(|(key, _)| *key);
         jobs
     }

@@ -338,7 +338,8 @@ impl Speeds {
 
     /// Seconds in which each of several models on the same GPUs does one iteration, where they go on together.
     pub fn period(&self, models: &[ModelId], config: &Config) -> Option<f64> {
-        let jobs: SmallVec<[Occupant; 4]> = models.iter().copied().map(Occupant::unlimited).collect();
+        let jobs: SmallVec<[Occupant; 4]> =
+            models.iter().copied().map(Occupant::unlimited).collect();
         self.colocation.period(&jobs, SharedGpu { kind: config.kind(), gpus: config.gpus })
     }
 

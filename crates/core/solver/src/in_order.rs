@@ -23,16 +23,16 @@ const EQUAL: f64 = 1e-5;
 /// };
 /// assert_eq!(matching_in_order(4, path), [None, Some(2), Some(1), None]);
 /// ```
-pub fn matching_in_order(
-    nodes: usize,
-    weight: impl Fn(usize, usize) -> f64,
-) -> Vec<Option<usize>> {
+pub fn matching_in_order(nodes: usize, weight: impl Fn(usize, usize) -> f64) -> Vec<Option<usize>> {
     let mut search = Search::new(nodes, weight);
     if search.label[0] > 0.0 {
         // Each success makes one more pair.
         while search.makes_pair() {}
     }
-    (1..=nodes).map(|node| search.partner[node].checked_sub(1)).collect()
+    // Where weights differ with the order of their arguments an edge can be tight one way only, and a pair one-sided.
+    let is_mutual = |node: usize| search.partner[search.partner[node]] == node;
+    let partner = |node: usize| search.partner[node].checked_sub(1).filter(|_| is_mutual(node));
+    (1..=nodes).map(partner).collect()
 }
 
 /// Where a node or a blossom stands while trees grow.

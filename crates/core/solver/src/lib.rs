@@ -32,9 +32,9 @@ pub mod choice;
 mod fixed;
 #[cfg(feature = "highs")]
 mod highs;
+mod in_order;
 mod interior;
 pub mod leases;
-mod in_order;
 mod matching;
 mod model;
 pub mod shares;
@@ -44,8 +44,8 @@ mod solution;
 pub use bipartite::bipartite;
 #[cfg(feature = "highs")]
 pub use highs::Highs;
-pub use interior::Interior;
 pub use in_order::matching_in_order;
+pub use interior::Interior;
 pub use matching::{matching, matching_of_most};
 pub use model::{Affine, Column, Cone, Model, Name, Row, Sense};
 pub use simplex::Simplex;

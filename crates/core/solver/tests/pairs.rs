@@ -149,7 +149,8 @@ proptest! {
 
 #[test]
 fn many_equal_rings_in_order_leave_one_node() {
-    let partners = matching_in_order(61, |one, other| if one % 5 == other % 5 { 1.0 } else { 0.25 });
+    let partners =
+        matching_in_order(61, |one, other| if one % 5 == other % 5 { 1.0 } else { 0.25 });
     assert_eq!(partners.iter().filter(|partner| partner.is_none()).count(), 1);
     assert_eq!(matching_in_order(0, |_, _| 1.0), []);
     assert_eq!(matching_in_order(3, |_, _| f64::NAN), [None; 3]);

@@ -37,12 +37,7 @@ const STAGES: f64 = 4.0;
 ///
 /// A round finds the pairs of greatest weight in each bucket; they are joined bucket by bucket in order of priority, and
 /// the first moment at which all fit ends it. At most `most` jobs come to share, in at most as many rounds.
-pub(crate) fn join(
-    buckets: &mut [Bucket],
-    room: u32,
-    most: usize,
-    worth: &mut impl Efficiency,
-) {
+pub(crate) fn join(buckets: &mut [Bucket], room: u32, most: usize, worth: &mut impl Efficiency) {
     let demand = |bucket: &Bucket| bucket.gpus as u64 * bucket.groups.len() as u64;
     let mut needed: u64 = buckets.iter().map(demand).sum();
     for _ in 0..most {
@@ -82,11 +77,7 @@ pub(crate) fn join(
 }
 
 /// The partner of each group in the pairs of greatest weight.
-fn partners(
-    groups: &[Group],
-    most: usize,
-    worth: &mut impl Efficiency,
-) -> Vec<Option<usize>> {
+fn partners(groups: &[Group], most: usize, worth: &mut impl Efficiency) -> Vec<Option<usize>> {
     let mut partners = vec![None; groups.len()];
     for (part, groups) in groups.chunks(MATCHED_MAX).enumerate() {
         let base = part * MATCHED_MAX;

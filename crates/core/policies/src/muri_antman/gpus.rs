@@ -1,8 +1,8 @@
 //! Who is on which GPU, and how much it is taken to be used.
 
 use crate::prelude::*;
-use trainyard_types::placement::{bits, lowest_bits};
 use trainyard_types::GpuAt;
+use trainyard_types::placement::{bits, lowest_bits};
 
 /// What a job with a right to a GPU is taken to use of it. No job is asked.
 const OWNER: f64 = 0.1;
@@ -22,6 +22,17 @@ pub(crate) enum Use {
     Owned,
     /// On what is left of it.
     Guest,
+}
+
+impl Use {
+    /// What is counted as used of a GPU.
+    fn counts(self) -> f64 {
+        match self {
+            Use::Gathered => OWNER - STARTED,
+            Use::Owned => OWNER,
+            Use::Guest => GUEST,
+        }
+    }
 }
 
 /// All GPUs, node by node.
@@ -66,13 +77,8 @@ impl Gpus {
     }
 
     /// A job takes GPUs.
-    pub(crate) fn take(&mut self, _job: JobId, place: &Placement, how: Use) {
-        let used = match how {
-            Use::Gathered => OWNER - STARTED,
-            Use::Owned => OWNER,
-            Use::Guest => GUEST,
-        };
-        self.change(place, used);
+    pub(crate) fn take(&mut self, place: &Placement, how: Use) {
+        self.change(place, how.counts());
         if how != Use::Guest {
             for &(node, mask) in place.masks() {
                 self.nodes[node.index()].owned |= mask;
@@ -86,13 +92,8 @@ impl Gpus {
     }
 
     /// A job gives GPUs back.
-    pub(crate) fn give(&mut self, _job: JobId, place: &Placement, how: Use) {
-        let used = match how {
-            Use::Gathered => OWNER - STARTED,
-            Use::Owned => OWNER,
-            Use::Guest => GUEST,
-        };
-        self.change(place, -used);
+    pub(crate) fn give(&mut self, place: &Placement, how: Use) {
+        self.change(place, -how.counts());
         if how != Use::Guest {
             for &(node, mask) in place.masks() {
                 self.nodes[node.index()].owned &= !mask;
@@ -141,8 +142,11 @@ impl Gpus {
         let has_kind = has.masks().first().map(|(node, _)| free.kind(*node));
         let mut kinds = nodes.iter().map(|index| free.kind(NodeId(*index as u32)));
         let kind = has_kind.or_else(|| kinds.find(|kind| need <= all(*kind)));
-        let nodes: Vec<usize> =
-            nodes.iter().copied().filter(|index| Some(free.kind(NodeId(*index as u32))) == kind).collect();
+        let nodes: Vec<usize> = nodes
+            .iter()
+            .copied()
+            .filter(|index| Some(free.kind(NodeId(*index as u32))) == kind)
+            .collect();
         let mut masks = Vec::new();
         let mut rest = need;
         for index in &nodes {

@@ -46,9 +46,9 @@ pub fn undisturbed(jobs: &[Iteration]) -> f64 {
         [] => 0.0,
         [one] => one.alone,
         jobs if jobs.len() > GROUP_MAX => jobs.iter().map(|job| job.alone).sum(),
-        [one, other] => in_order(jobs, &[0, 1])
-            .min(in_order(jobs, &[1, 0]))
-            .min(alternating(one, other)),
+        [one, other] => {
+            in_order(jobs, &[0, 1]).min(in_order(jobs, &[1, 0])).min(alternating(one, other))
+        }
         jobs => {
             let mut best = f64::INFINITY;
             let mut order: SmallVec<[usize; GROUP_MAX]> = (0..jobs.len()).collect();
