@@ -29,8 +29,8 @@ pub(crate) const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "fresh",
-        "what the time left of a job that never ran is divided by; 1.015 in the authors' code, which counts its slowdown \
-         from the first start on",
+        "what the time left of a job that never ran is divided by, and rounded up to seconds unless it is 1; 1.015 in the \
+         authors' code, which goes by the lengths in its traces until a job has run",
     ),
 ];
 
@@ -46,6 +46,17 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings { group: 4, dissolve: true, mode: Mode::Changes, fresh: 1.0 }
+    }
+}
+
+impl Settings {
+    /// The length of a job that never ran as a trace states it: in whole seconds, without the slowdown.
+    fn stated(&self, left: Span) -> Span {
+        if self.fresh == 1.0 {
+            return left;
+        }
+        // The clock's microseconds may lie beside a whole second.
+        Span::secs(libm::ceil(left.as_secs_f64() / self.fresh - 1e-5).max(0.0) as u64)
     }
 }
 
@@ -103,7 +114,7 @@ impl Muri {
             Order::Left => {
                 let Some(left) = view.time_left(job) else { return u64::MAX };
                 let ran = job.state.ran(view.now) > Span::ZERO;
-                let left = if ran { left } else { left.scaled(1.0 / self.settings.fresh) };
+                let left = if ran { left } else { self.settings.stated(left) };
                 left.times(gpus).0
             }
         }

@@ -56,7 +56,7 @@ impl MuriAntman {
                 _ => false,
             };
             if !stays {
-                gpus.give(*id, &seat.place, seat.use_of());
+                gpus.give(&seat.place, seat.use_of());
             }
             stays
         });
@@ -67,17 +67,28 @@ impl MuriAntman {
             }
             let is_guest = planned.is_on_leftovers();
             let seat = Seat { place: planned.placement.clone(), is_guest, is_complete: true };
-            gpus.take(job.id(), &seat.place, seat.use_of());
+            gpus.take(&seat.place, seat.use_of());
             self.seats.insert(job.id(), seat);
         }
     }
 
-    /// Gives up what was gathered by jobs that come behind one that has gathered nothing, or two gangs could wait for
-    /// each other for ever. In order of arrival that happens only where a job comes back after a loss.
-    fn release_behind(&mut self, waiting: &[JobRef<'_>]) {
-        let gathers = |job: &&JobRef<'_>| self.seats.contains_key(&job.id());
-        let behind: Vec<JobId> =
-            waiting.iter().skip_while(gathers).filter(gathers).map(JobRef::id).collect();
+    /// Jobs that gather GPUs on the same node, or on all nodes together, and wait for each other alone would wait for ever:
+    /// the first in order keeps what it has and the others begin anew.
+    fn release_entangled(&mut self, waiting: &[JobRef<'_>]) {
+        let gathers = |id: &JobId| self.seats.contains_key(id);
+        let holders: Vec<JobId> = waiting.iter().map(JobRef::id).filter(gathers).collect();
+        let owners = || self.seats.values().filter(|seat| !seat.is_guest && seat.is_complete);
+        let is_stuck = |(node, _): &(NodeId, u64)| owners().all(|seat| seat.place.mask(*node) == 0);
+        let nothing_ends = owners().next().is_none();
+        let mut behind = Vec::new();
+        for (place, id) in holders.iter().enumerate() {
+            let before = || holders[..place].iter().filter_map(|other| self.seats.get(other));
+            let meets = |part: &(NodeId, u64)| before().any(|seat| seat.place.mask(part.0) != 0);
+            let mut parts = self.seats[id].place.masks().iter();
+            if place > 0 && (nothing_ends || parts.any(|part| is_stuck(part) && meets(part))) {
+                behind.push(*id);
+            }
+        }
         for id in behind {
             self.drop_seat(id);
         }
@@ -85,7 +96,7 @@ impl MuriAntman {
 
     fn drop_seat(&mut self, id: JobId) {
         if let (Some(seat), Some(gpus)) = (self.seats.remove(&id), self.gpus.as_mut()) {
-            gpus.give(id, &seat.place, seat.use_of());
+            gpus.give(&seat.place, seat.use_of());
         }
     }
 
@@ -98,7 +109,7 @@ impl MuriAntman {
         if more.gpus() == 0 && before.gpus() < need {
             return;
         }
-        gpus.take(id, &more, Use::Gathered);
+        gpus.take(&more, Use::Gathered);
         let place = Placement::from_masks(before.masks().iter().chain(more.masks()).copied());
         let is_complete = place.gpus() == need;
         if is_complete {
@@ -116,7 +127,7 @@ impl MuriAntman {
     fn visit(&mut self, job: JobRef<'_>, offer: &mut Offer<'_>) {
         let Some(gpus) = self.gpus.as_mut() else { return };
         let Some(place) = gpus.least_used(job, offer.free()) else { return };
-        gpus.take(job.id(), &place, Use::Guest);
+        gpus.take(&place, Use::Guest);
         let seat = Seat { place: place.clone(), is_guest: true, is_complete: true };
         self.seats.insert(job.id(), seat);
         let mut grant = wanted(job).share(Share::Leftover);
@@ -153,7 +164,7 @@ impl Policy for MuriAntman {
             view.waiting().partition(|job| job.spec.class == Class::Opportunistic);
         owners.sort_by_key(|job| (job.spec.submitted, job.id()));
         guests.sort_by_key(|job| (job.spec.submitted, job.id()));
-        self.release_behind(&owners);
+        self.release_entangled(&owners);
         for job in owners.into_iter().chain(guests) {
             let is_guest = job.spec.class == Class::Opportunistic;
             match (job.spec.want.permille < 1000, is_guest) {

@@ -192,7 +192,7 @@ fn muri_average_completion_and_makespan_are_met_within_a_thousandth() {
     }
 }
 
-/// One row of Muri's own for each policy; `reproduce muri-fig10` has all of them, beside a control.
+/// One row of Muri's own for each policy; `reproduce muri-groups` has all of them, beside a control.
 #[test]
 fn muris_groups_and_its_antman_are_met_within_a_millionth() {
     let Some(golden) = shared("golden/muri/authors_fig9_10.csv") else { return };

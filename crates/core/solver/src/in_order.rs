@@ -29,7 +29,10 @@ pub fn matching_in_order(nodes: usize, weight: impl Fn(usize, usize) -> f64) -> 
         // Each success makes one more pair.
         while search.makes_pair() {}
     }
-    (1..=nodes).map(|node| search.partner[node].checked_sub(1)).collect()
+    // Where weights differ with the order of their arguments an edge can be tight one way only, and a pair one-sided.
+    let is_mutual = |node: usize| search.partner[search.partner[node]] == node;
+    let partner = |node: usize| search.partner[node].checked_sub(1).filter(|_| is_mutual(node));
+    (1..=nodes).map(partner).collect()
 }
 
 /// Where a node or a blossom stands while trees grow.

@@ -349,8 +349,8 @@ impl Semantics {
                 REQUEUE,
                 ("jump", "muri-code", None),
                 ("form", "muri-code", Some("hidden")),
-                // The published figures come from code that keeps every group, and that leaves out its slowdown of
-                // 1.015 where a job has not run yet.
+                // The published figures come from code that keeps every group, and that goes by the lengths in its
+                // traces, without its slowdown of 1.015, until a job has run.
                 ("dissolve", "false", Some("group")),
                 ("fresh", "1.015", Some("group")),
             ],

@@ -52,6 +52,7 @@ impl World<'_> {
         placed.saved = state.progress.done;
         if stage == Stage::Running && !unknown {
             placed.at = state.progress.at;
+            placed.exact_at = placed.at.as_secs_f64();
             placed.rate = state.progress.rate;
         }
         placed.config.batch = state.batch.or(placed.config.batch);

@@ -44,6 +44,10 @@ pub(crate) struct Placed {
     paused: bool,
     /// What each event costs it under [`Charge::EveryStep`].
     pub(crate) step_cost: Span,
+    /// Under [`Charge::EveryStep`]: `at`, and the promised finish, in seconds that are not rounded to the clock's
+    /// microseconds. Published simulators count so, and whom they serve next may hang on less than a microsecond.
+    pub(crate) exact_at: f64,
+    exact_end: f64,
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -61,6 +65,8 @@ pub(crate) struct World<'a> {
     rounding: Rounding,
     trigger: Trigger,
     pub(crate) rounds: Option<Rounds>,
+    /// A moment, and the seconds that it stands for where they are not rounded.
+    exact: (Time, f64),
     /// Whether jobs on the same GPUs wait for each other's stages, and so for each other's starts.
     pub(crate) interleaved: bool,
     checkpoint_every: Span,
@@ -91,6 +97,7 @@ impl<'a> World<'a> {
             rounding: options.rounding,
             trigger: options.trigger,
             rounds: Rounds::new(options),
+            exact: (Time::ZERO, 0.0),
             interleaved: options.colocation == ColocationModel::Stages,
             checkpoint_every: options.checkpoint_every,
             placed: PlacedJobs::default(),
@@ -141,6 +148,9 @@ impl<'a> World<'a> {
     pub(crate) fn come(&mut self, at: Time, future: Future) -> SmallVec<[Event; 2]> {
         match future {
             Future::Finish { job, promise } if self.is_promised(job, promise) => {
+                if self.charge == Charge::EveryStep {
+                    self.exact = (at, self.placed[job].exact_end);
+                }
                 let placed = self.remove(at, job);
                 self.done.remove(&job);
                 self.depart(at, &placed, Event::Finished { job, attempt: placed.attempt })
@@ -279,6 +289,8 @@ impl<'a> World<'a> {
             task: None,
             paused: false,
             step_cost: Span::ZERO,
+            exact_at: self.exact(at),
+            exact_end: f64::INFINITY,
             allocation,
         }
     }
@@ -298,6 +310,7 @@ impl<'a> World<'a> {
 
     /// A job begins to make progress.
     fn begin(&mut self, at: Time, job: JobId) -> SmallVec<[Event; 2]> {
+        let exact = self.exact(at);
         let placed = self.placed.get_mut(job).expect("only placed jobs begin");
         let idle = at.since(placed.saved_at).as_secs_f64() * f64::from(placed.config.gpus);
         self.overhead += idle;
@@ -306,6 +319,7 @@ impl<'a> World<'a> {
         }
         placed.stage = Stage::Running;
         placed.at = at;
+        placed.exact_at = exact;
         placed.saved_at = at;
         let mut events: SmallVec<[Event; 2]> = SmallVec::new();
         if !std::mem::take(&mut placed.paused) {
@@ -423,22 +437,33 @@ impl<'a> World<'a> {
         placed.saved + Work((placed.done - placed.saved).0 * share)
     }
 
+    /// The seconds that a moment stands for: those of the finish that made it, or else its own.
+    fn exact(&self, at: Time) -> f64 {
+        if self.exact.0 == at { self.exact.1 } else { at.as_secs_f64() }
+    }
+
     /// Brings a job's progress up to now.
     pub(crate) fn catch_up(&mut self, at: Time, job: JobId) {
+        let exact = self.exact(at);
         if let Some(placed) = self.placed.get_mut(job)
             && placed.at < at
         {
             if let Some(task) = &placed.task {
                 placed.done = task.done_at(at);
             } else if placed.stage == Stage::Running {
-                let paid = match self.charge {
-                    Charge::EveryStep => placed.step_cost,
-                    Charge::PerStart | Charge::EveryDecision | Charge::AtSlots { .. } => Span::ZERO,
+                let done = match self.charge {
+                    Charge::EveryStep => {
+                        let worked = exact - placed.exact_at - placed.step_cost.as_secs_f64();
+                        placed.done + Work(placed.rate.0 * worked.max(0.0))
+                    }
+                    Charge::PerStart | Charge::EveryDecision | Charge::AtSlots { .. } => {
+                        placed.done + placed.rate.over(at.since(placed.at))
+                    }
                 };
-                let done = placed.done + placed.rate.over(at.since(placed.at).minus(paid));
                 placed.done = Work(placed.until.map_or(done.0, |until| done.0.min(until.0)));
             }
             placed.at = at;
+            placed.exact_at = exact;
         }
     }
 
@@ -476,6 +501,7 @@ impl<'a> World<'a> {
     }
 
     pub(crate) fn promise(&mut self, at: Time, job: JobId) {
+        let exact = self.exact(at);
         let truth = self.truth.job(job);
         let placed = self.placed.get_mut(job).expect("only placed jobs promise");
         self.promises += 1;
@@ -491,6 +517,10 @@ impl<'a> World<'a> {
         };
         let (rate, left) = (placed.rate, goal - placed.done);
         let mut time = at + rate.time_for(left);
+        if self.charge == Charge::EveryStep && rate.0 > 0.0 {
+            placed.exact_end = exact + left.0 / rate.0;
+            time = Time::from_secs_f64(placed.exact_end).max(at);
+        }
         if self.rounding == Rounding::WholeSeconds && rate.0 > 0.0 {
             let exact = time;
             // An epoch that begins a microsecond late counts from its whole second.

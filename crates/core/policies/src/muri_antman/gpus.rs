@@ -24,6 +24,17 @@ pub(crate) enum Use {
     Guest,
 }
 
+impl Use {
+    /// What is counted as used of a GPU.
+    fn counts(self) -> f64 {
+        match self {
+            Use::Gathered => OWNER - STARTED,
+            Use::Owned => OWNER,
+            Use::Guest => GUEST,
+        }
+    }
+}
+
 /// All GPUs, node by node.
 pub(crate) struct Gpus {
     nodes: Vec<Node>,
@@ -66,13 +77,8 @@ impl Gpus {
     }
 
     /// A job takes GPUs.
-    pub(crate) fn take(&mut self, _job: JobId, place: &Placement, how: Use) {
-        let used = match how {
-            Use::Gathered => OWNER - STARTED,
-            Use::Owned => OWNER,
-            Use::Guest => GUEST,
-        };
-        self.change(place, used);
+    pub(crate) fn take(&mut self, place: &Placement, how: Use) {
+        self.change(place, how.counts());
         if how != Use::Guest {
             for &(node, mask) in place.masks() {
                 self.nodes[node.index()].owned |= mask;
@@ -86,13 +92,8 @@ impl Gpus {
     }
 
     /// A job gives GPUs back.
-    pub(crate) fn give(&mut self, _job: JobId, place: &Placement, how: Use) {
-        let used = match how {
-            Use::Gathered => OWNER - STARTED,
-            Use::Owned => OWNER,
-            Use::Guest => GUEST,
-        };
-        self.change(place, -used);
+    pub(crate) fn give(&mut self, place: &Placement, how: Use) {
+        self.change(place, -how.counts());
         if how != Use::Guest {
             for &(node, mask) in place.masks() {
                 self.nodes[node.index()].owned &= !mask;
