@@ -24,6 +24,19 @@ struct Program {
     overrun: Span,
 }
 
+impl Program {
+    /// How long it keeps a turn with what is `left` of its burst, and how long it pauses then.
+    fn used(&self, quota: Span, left: &mut Span) -> (Span, Span) {
+        let held = if *left > quota { quota + self.overrun } else { *left };
+        *left = left.minus(held);
+        if *left > Span::ZERO {
+            return (held, Span::ZERO);
+        }
+        *left = self.burst;
+        (held, self.pause.unwrap_or_default())
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Case {
     settings: Settings,
@@ -123,15 +136,8 @@ fn play(case: &Case, windows: u64) -> Result<Outcome, TestCaseError> {
         outcome.longest_wait[index] = outcome.longest_wait[index].max(wait);
         prop_assert!(matches!(arbiter.select(now), Next::Held(_)), "a second holder");
         let program = &case.programs[index];
-        let cut = left[index] > hold.quota;
-        let held = if cut { hold.quota + program.overrun } else { left[index] };
-        left[index] = left[index].minus(held);
+        let (held, pause) = program.used(hold.quota, &mut left[index]);
         let back = now + held;
-        let is_over = left[index] == Span::ZERO;
-        if is_over {
-            left[index] = program.burst;
-        }
-        let pause = if is_over { program.pause.unwrap_or_default() } else { Span::ZERO };
         asks[index] = Some(back + pause);
         // Others ask while the token is out.
         for (other, ask) in asks.iter_mut().enumerate() {

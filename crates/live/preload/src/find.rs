@@ -20,7 +20,7 @@ const DRIVER: &CStr = c"libcuda.so.1";
 /// What our `dlsym` does: answer, or jump to the real one.
 #[repr(C)]
 pub struct Choice {
-    /// The answer, or [`JUMP`].
+    /// The answer, or 1 for none.
     answer: usize,
     /// The real `dlsym`.
     real: usize,

@@ -14,7 +14,7 @@ pub const FRAME: usize = 24;
 pub const VERSION: u8 = 1;
 /// The environment variable with the path of the socket.
 pub const SOCKET_VARIABLE: &str = "TRAINYARD_SHARING_SOCKET";
-/// The environment variable that says what to do when the arbiter is gone: `go-on` or `stop`.
+/// The environment variable that says what to do when the arbiter is gone: `stop`, or anything else for going on.
 pub const LOST_VARIABLE: &str = "TRAINYARD_SHARING_LOST";
 /// A cap that is none.
 pub const NO_CAP: u64 = u64::MAX;

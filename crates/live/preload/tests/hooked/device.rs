@@ -61,7 +61,7 @@ impl Device {
 
     /// A job comes, with a share and a cap in bytes. Jobs are numbered from 0.
     pub fn job(&self, number: u32, (request, limit): (u32, u32), memory_cap: u64) {
-        let user = nix_user();
+        let user = own_user();
         let options = ClientOptions {
             share: Share { request, limit },
             memory_cap,
@@ -182,7 +182,7 @@ impl Drop for Running {
     }
 }
 
-fn nix_user() -> u32 {
+fn own_user() -> u32 {
     use std::os::unix::fs::MetadataExt;
     // The user of this process, as the kernel tells it.
     std::fs::metadata("/proc/self").unwrap().uid()

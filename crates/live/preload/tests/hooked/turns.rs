@@ -2,6 +2,7 @@
 
 use crate::device::{Device, Finds, Running, WAYS, quick};
 use std::time::{Duration, Instant};
+use trainyard_sharing::{ServerOptions, Settings};
 use trainyard_token::NO_CAP;
 use trainyard_types::Span;
 
@@ -25,12 +26,17 @@ fn measured(device: &Device, length: Duration) -> (u64, u64) {
 
 fn held(shares: (u32, u32), finds: (Finds, Finds)) {
     let mut seen = Vec::new();
+    // A small request gets up to half a turn more in each window: with turns of 20 ms a point at most.
+    let settings = Settings { window: Span::secs(1), ..quick().settings };
     for _ in 0..TRIES {
-        let Some(device) = Device::new(quick()) else { return };
+        let Some(device) = Device::new(ServerOptions { settings, ..quick() }) else { return };
         device.job(0, (shares.0, 1000), NO_CAP);
         device.job(1, (shares.1, 1000), NO_CAP);
         let _first = device.start(0, finds.0, &["work:1000:20000"]);
         let _second = device.start(1, finds.1, &["work:1000:20000"]);
+        device.wait_for("a window of work", |device| {
+            device.executed(0) + device.executed(1) > settings.window
+        });
         let (share, busy) = measured(&device, Duration::from_secs(3));
         if share.abs_diff(u64::from(shares.0)) <= 30 && busy >= 700 {
             let (first, second) = (device.stats(0), device.stats(1));
