@@ -3,8 +3,8 @@
 use crate::{
     admit, afs_l, afs_p, allox, chronus, conservative, easy, edf, elas, elasticflow, fair_share,
     fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet, hypersched, kungfu, las,
-    least_laxity, lyra, optimus, place, pollux, priority, shockwave, sia, sjf, srsf, srtf, themis,
-    tiresias,
+    least_laxity, lyra, optimus, place, pollux, priority, shockwave, sia, sjf, srsf, srtf, synergy,
+    themis, tiresias,
 };
 use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -18,6 +18,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &srsf::ENTRY,
     &srtf::ENTRY,
     &sjf::ENTRY,
+    &synergy::ENTRY,
     &allox::ENTRY,
     &gittins::ENTRY,
     &tiresias::ENTRY,
