@@ -9,8 +9,8 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeSet;
 use trainyard_types::placement::lowest_bits;
 use trainyard_types::{
-    Allocation, Change, Fault, Grant, JobId, Knobs, NodeId, Note, Phase, Placement, Reason, Shape,
-    TenantId, Time, WindowId,
+    Allocation, Change, Fault, Grant, HostShare, JobId, Knobs, NodeId, Note, Phase, Placement,
+    Reason, Shape, TenantId, Time, WindowId,
 };
 
 pub(crate) use host::host_per_gpu;
@@ -201,16 +201,17 @@ impl<'a> Offer<'a> {
             return GrantOutcome::Taken;
         }
         let need = grant.count();
-        let mut lifted: Vec<JobId> = Vec::new();
+        let mut lifted: Vec<(JobId, HostShare)> = Vec::new();
         let mut tries = 0;
         let mut taken = false;
         for victim in victims {
             let Some(job) = self.view.job(victim) else { continue };
-            if self.plan(victim).is_none() || !self.view.may_stop(job) {
+            let Some(host) = self.plan(victim).map(|plan| plan.host_per_gpu) else { continue };
+            if !self.view.may_stop(job) {
                 continue;
             }
             self.lift(victim);
-            lifted.push(victim);
+            lifted.push((victim, host));
             if self.room_for(grant) < need {
                 continue;
             }
@@ -224,8 +225,8 @@ impl<'a> Offer<'a> {
             }
         }
         // Best first: the job that deserves most stays first.
-        for victim in lifted.into_iter().rev() {
-            self.restore(victim);
+        for (victim, host) in lifted.into_iter().rev() {
+            self.restore(victim, Some(host));
         }
         if taken {
             GrantOutcome::Taken
@@ -275,7 +276,7 @@ impl<'a> Offer<'a> {
                 !planned.is_some_and(Allocation::is_on_leftovers)
             });
             for job in idle {
-                self.restore(job);
+                self.restore(job, None);
             }
         }
         for (taken, allocation) in std::mem::take(&mut self.undo).into_iter().rev() {
@@ -358,17 +359,17 @@ impl<'a> Offer<'a> {
         let Some(lead) = grant.members.first().and_then(|member| self.view.job(member.job)) else {
             return GrantOutcome::Refused;
         };
-        let mut lifted: SmallVec<[JobId; 1]> = SmallVec::new();
+        let mut lifted: SmallVec<[(JobId, HostShare); 1]> = SmallVec::new();
         for member in &grant.members {
-            if self.plan(member.job).is_some() {
+            if let Some(host) = self.plan(member.job).map(|plan| plan.host_per_gpu) {
                 self.lift(member.job);
-                lifted.push(member.job);
+                lifted.push((member.job, host));
             }
         }
         let found = self.find(grant, lead);
         let Some(placement) = found else {
-            for job in lifted {
-                self.restore(job);
+            for (job, host) in lifted {
+                self.restore(job, Some(host));
             }
             return if self.free.total() == 0 { GrantOutcome::Full } else { GrantOutcome::NoRoom };
         };
@@ -382,8 +383,8 @@ impl<'a> Offer<'a> {
                     self.lift(job);
                     self.touched.entry(job).or_default().is_granted = false;
                 }
-                for job in lifted {
-                    self.restore(job);
+                for (job, host) in lifted {
+                    self.restore(job, Some(host));
                 }
                 return GrantOutcome::NoRoom;
             }
@@ -566,13 +567,16 @@ impl<'a> Offer<'a> {
         self.order.push(job);
     }
 
-    /// Gives a lifted job its former plan back, if that is still possible.
-    fn restore(&mut self, job: JobId) {
+    /// Gives a lifted job its former plan back, with what it had of the host when it was lifted, if that is still possible.
+    fn restore(&mut self, job: JobId, host: Option<HostShare>) {
         if self.plan(job).is_some() {
             return;
         }
         let planned = self.view.job(job).and_then(|job| job.state.planned.clone());
-        let Some(allocation) = planned.filter(|planned| !self.goes_back(planned)) else { return };
+        let Some(mut allocation) = planned.filter(|planned| !self.goes_back(planned)) else {
+            return;
+        };
+        allocation.host_per_gpu = host.unwrap_or(allocation.host_per_gpu);
         if self.free.may_keep(&allocation)
             && shapes::is_alone(self.view.cluster().rules, &allocation, self.free)
             && self.over_ceiling(job, &allocation).is_none()

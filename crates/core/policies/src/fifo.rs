@@ -33,7 +33,8 @@ impl Default for Settings {
     }
 }
 
-struct Fifo;
+/// By submission.
+pub(crate) struct Fifo;
 
 impl Rank for Fifo {
     fn rank(&mut self, job: JobRef<'_>, _view: &View<'_>) -> Key {

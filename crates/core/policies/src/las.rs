@@ -129,6 +129,12 @@ impl Rank for Las {
     }
 }
 
+/// The order at its usual settings, for policies that stand on it.
+pub(crate) fn usual() -> impl Rank {
+    let Settings { quantum, growth, turn, service, .. } = Settings::default();
+    Las { steps: Steps::growing(quantum, growth), turn, service }
+}
+
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
     let Settings { quantum, growth, mut thresholds, turn, service, fill } = raw.read(ENTRY.name)?;
     if quantum == Span::ZERO {

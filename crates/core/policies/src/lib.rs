@@ -79,6 +79,7 @@ pub mod sia;
 pub mod sjf;
 pub mod srsf;
 pub mod srtf;
+pub mod synergy;
 pub mod themis;
 pub mod tiresias;
 

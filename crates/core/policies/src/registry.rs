@@ -1,10 +1,7 @@
 //! The one table that makes policies, placers, admission controls and tuners exist.
 
 use crate::{
-    admit, afs_l, afs_p, allox, antman, chronus, conservative, easy, edf, elas, elasticflow,
-    fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet, hypersched,
-    kungfu, las, least_laxity, lucid, lyra, muri_antman, muri_l, muri_s, optimus, place, pollux,
-    priority, shockwave, sia, sjf, srsf, srtf, themis, tiresias,
+    admit, afs_l, afs_p, allox, antman, chronus, conservative, easy, edf, elas, elasticflow, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet, hypersched, kungfu, las, least_laxity, lucid, lyra, muri_antman, muri_l, muri_s, optimus, place, pollux, priority, shockwave, sia, sjf, srsf, srtf, synergy, themis, tiresias,
 };
 use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -19,6 +16,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &srsf::ENTRY,
     &srtf::ENTRY,
     &sjf::ENTRY,
+    &synergy::ENTRY,
     &allox::ENTRY,
     &muri_s::ENTRY,
     &gittins::ENTRY,

@@ -93,6 +93,26 @@ fn a_share_changes_without_a_restart_even_within_a_lease_and_only_as_far_as_ther
 }
 
 #[test]
+fn a_grant_that_finds_no_room_leaves_a_job_what_it_has_by_then() {
+    let mut host = host_of(1, |view, offer| {
+        for job in view.waiting() {
+            if job.id() == JobId(0) {
+                offer.grant(&wanted(job).host(share(10, 1)));
+                continue;
+            }
+            assert!(offer.set_host(JobId(0), share(1, 1)));
+            assert_eq!(offer.grant(&wanted(job).host(share(9, 1))), GrantOutcome::Taken);
+            let first = view.job(JobId(0)).expect("it is not over");
+            assert_eq!(offer.grant(&wanted(first).host(share(12, 1))), GrantOutcome::NoRoom);
+        }
+    });
+    host.submit(0, job(0, 1));
+    host.submit(1, job(1, 1));
+    assert_eq!((held(&host, 0), held(&host, 1)), (Some(share(1, 1)), Some(share(9, 1))));
+    assert_sound(&host);
+}
+
+#[test]
 fn nobody_gets_less_than_he_wishes_for() {
     let mut host = host_of(1, |view, offer| {
         for job in view.waiting() {
