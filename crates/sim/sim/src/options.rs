@@ -339,6 +339,8 @@ impl Semantics {
                 REQUEUE,
                 ("jump", "muri-code", None),
                 ("form", "muri-code", Some("hidden")),
+                // The authors' simulator asks an interior point too.
+                ("solver", "interior", Some("hidden")),
             ],
             Semantics::Pollux => &[
                 EACH_DECISION,
