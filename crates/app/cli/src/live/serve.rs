@@ -329,15 +329,16 @@ impl Listen {
                 return Err(Failure::flag("--listen", text, expected));
             }
         }
-        if args.listen.is_empty() {
+        if listen.socket.is_none() {
+            // Without a socket nobody could make the token that an address asks for.
             listen.socket = Some(places.socket.clone());
             // Commands look at the variable too, and not at the flag.
             let flag = args.state.state.clone();
             let variable = std::env::var_os("TRAINYARD_STATE").map(PathBuf::from);
             listen.usual = flag.is_none() || flag == variable;
-            if !args.no_page && args.tls.is_none() {
-                (listen.tcp, listen.any_port) = (Some(PAGE), true);
-            }
+        }
+        if args.listen.is_empty() && !args.no_page && args.tls.is_none() {
+            (listen.tcp, listen.any_port) = (Some(PAGE), true);
         }
         listen.tls = match args.tls.as_deref() {
             None => None,
