@@ -112,6 +112,9 @@ pub struct HealthArgs {
     /// And for this long at least.
     #[arg(long, value_name = "SPAN", default_value = "5m")]
     pub hang_min: String,
+    /// How long a job that resizes in place has to go over to other GPUs, before it is stopped and started.
+    #[arg(long, value_name = "SPAN", default_value = "2m")]
+    pub resize_wait: String,
 }
 
 /// How a Slurm cluster is scheduled.

@@ -214,7 +214,10 @@ fn core_options(
         cluster: Arc::new(machine.cluster.clone()),
         devices: machine.devices.clone(),
         catalog: Arc::new(given::load_catalog(&args.profiles)?),
-        setup: Setup::default(),
+        setup: Setup {
+            resize_wait: Some(options::span("--resize-wait", &args.health.resize_wait)?),
+            ..Setup::default()
+        },
         policy,
         half_life,
         boot: boot.trim().to_owned(),
