@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 fn submit(daemon: &Daemon, name: &str, steps: u32) -> String {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../python");
     let text = format!(
-        "name = \"{name}\"\ncommand = [\"python3\", \"{}\", \"--steps\", \"{steps}\", \"--step-seconds\", \"0.04\", \"--scales\"]\n\
+        "name = \"{name}\"\ncommand = [\"python3\", \"{}\", \"--steps\", \"{steps}\", \"--step-seconds\", \"0.2\", \"--scales\"]\n\
          gpus = 1\ngpus_max = 4\nsteps = {steps}\nretries = 0\nenv.PYTHONPATH = \"{}\"\n",
         package.join("examples/sgd.py").display(),
         package.display(),
@@ -42,9 +42,9 @@ fn wait_for(daemon: &Daemon, what: &str, holds: impl Fn() -> bool) {
 #[test]
 fn a_running_job_shrinks_for_another_and_grows_again() {
     let daemon = Daemon::start_with("elastic", &["--gpus", "4", "--policy", "afs-l"]);
-    let long = submit(&daemon, "long", 1500);
+    let long = submit(&daemon, "long", 300);
     wait_for(&daemon, "alone it has all GPUs", || sizes(&daemon, &long).last() == Some(&4));
-    let short = submit(&daemon, "short", 150);
+    let short = submit(&daemon, "short", 30);
     wait_for(&daemon, "the other has some", || !sizes(&daemon, &short).is_empty());
     assert!(sizes(&daemon, &long).iter().any(|gpus| *gpus < 4), "{:?}", sizes(&daemon, &long));
     for job in [&short, &long] {
