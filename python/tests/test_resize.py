@@ -17,6 +17,8 @@ except ImportError:
     torch = None
 
 from trainyard.rendezvous import Agent
+from trainyard.resize import _follow
+from trainyard.session import Session
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATIENCE = 120.0
@@ -31,6 +33,7 @@ class Keeper:
         self.listener.bind(self.path)
         self.listener.listen(16)
         self.connections, self.done, self.newest = [], 0, None
+        self.resized = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self):
@@ -49,6 +52,8 @@ class Keeper:
             message = json.loads(line)
             if message["type"] == "progress" and message.get("rank", 0) == 0:
                 self.done = max(self.done, message["done"])
+            elif message["type"] == "resized":
+                self.resized.append(message["devices"])
 
     def say(self, **message):
         self.newest = (json.dumps(message) + "\n").encode()
@@ -174,6 +179,41 @@ class Meeting(unittest.TestCase):
         self.assertEqual(agent.run(), 3)
         self.assertLess(time.monotonic() - began, 60)
         self.assertTrue(all(member.process.poll() is not None for member in agent._members.values()))
+
+    def test_the_job_says_that_it_has_gone_over_when_those_that_left_are_gone(self):
+        program = (
+            "import os, sys, time\n"
+            "from trainyard.rendezvous import Seat\n"
+            "seat = Seat(); number = 0\n"
+            "while True:\n"
+            "    made = seat.wait_generation(number + 1); number = made['number']\n"
+            "    if seat.member not in made['members']:\n"
+            "        seat.leaving(); time.sleep(0.5); sys.exit(0)\n"
+            "    if seat.member == made['members'][0]: seat.met()\n"
+        )
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        keeper = Keeper(folder.name)
+        self.addCleanup(keeper.close)
+        session = Session({"TRAINYARD_SOCKET": keeper.path})
+        agent = self.agent(program, ["a"])
+        done = threading.Event()
+        threads = [
+            threading.Thread(target=agent.run, daemon=True),
+            threading.Thread(target=_follow, args=(session, agent, done), daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        self.addCleanup(done.set)
+        for devices in (["a", "b", "c"], ["a"]):
+            keeper.say(type="resize", devices=devices)
+            until = time.monotonic() + PATIENCE
+            while keeper.resized[-1:] != [devices] and time.monotonic() < until:
+                time.sleep(0.02)
+            self.assertEqual(keeper.resized[-1:], [devices])
+            running = [member for member in agent._members.values() if member.process.poll() is None]
+            self.assertEqual(sorted(member.device for member in running), devices)
+        self.assertEqual(len(keeper.resized), 2, "once each")
 
     def test_who_does_not_know_the_secret_does_not_join(self):
         agent = self.agent("import time; time.sleep(600)")

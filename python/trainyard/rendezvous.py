@@ -62,6 +62,14 @@ class Agent:
         with self._lock:
             return len(self._present), self._generation
 
+    @property
+    def devices(self):
+        """What the workers train on, once nobody comes or goes any more; None until then."""
+        with self._lock:
+            if self._coming is not None or set(self._members) != set(self._present):
+                return None
+            return [self._members[number].device for number in self._present]
+
     def stop(self):
         """Asks every worker to save and exit."""
         with self._lock:

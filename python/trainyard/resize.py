@@ -242,14 +242,18 @@ class Ring:
 
 def _follow(session, agent, done):
     """Passes stops and sizes from the job's keeper on to the agent."""
-    size = None
+    told, answered = None, True
     while not done.wait(0.1):
         if session.stop_requested:
             agent.stop()
             return
-        if session.devices is not None and session.devices != size:
-            size = session.devices
-            agent.resize(size)
+        if session.devices is not None and session.devices != told:
+            told, answered = session.devices, False
+            agent.resize(told)
+        if not answered and sorted(map(str, agent.devices or [])) == sorted(told):
+            # Those that left are gone, so that their GPUs are free.
+            session.resized(told)
+            answered = True
 
 
 def _own_devices():

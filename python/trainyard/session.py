@@ -197,6 +197,10 @@ class Session:
         """Tells that the state of ``done`` steps was read."""
         self._tell("restored", done=float(done), **_some(seconds=_number(seconds)))
 
+    def resized(self, devices):
+        """Tells that it uses the GPUs of :attr:`devices` and no other any more."""
+        self._tell("resized", devices=list(devices))
+
     def finished(self):
         """Tells that all work is done: the job does not run again, however its processes end. Call it last."""
         self._tell("finished")

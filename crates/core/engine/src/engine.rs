@@ -3,6 +3,7 @@
 use crate::fallback;
 use crate::machines::Machines;
 use crate::occupancy::Occupancy;
+use crate::resizing::Resizing;
 use crate::setup::{Setup, Trigger};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +39,8 @@ pub struct Engine {
     pub(crate) dirty: BTreeSet<JobId>,
     /// Jobs that a user sends back to the queue and that have not stopped yet.
     pub(crate) requeued: BTreeSet<JobId>,
+    /// Jobs that were told of other GPUs and have not gone over to them yet.
+    pub(crate) resizing: BTreeMap<JobId, Resizing>,
     /// Jobs of which something changed that must survive a restart.
     pub(crate) touched: IdSet<JobId>,
     /// Whether a question is out.
@@ -71,6 +74,8 @@ pub(crate) enum Timer {
     Leave(JobId),
     /// A window begins or is over.
     Window(WindowId),
+    /// A launch should have gone over to other GPUs.
+    Resize(JobId, Attempt),
 }
 
 /// Why a job may not run yet.
@@ -156,6 +161,7 @@ impl Engine {
             leaving: BTreeSet::new(),
             dirty: BTreeSet::new(),
             requeued: BTreeSet::new(),
+            resizing: BTreeMap::new(),
             touched: IdSet::default(),
             asked: false,
             notes: BTreeMap::new(),
@@ -189,6 +195,7 @@ impl Engine {
             Event::Throttle(job, on) => self.throttle(at, job, on),
             Event::TenantAdded(tenant) => self.add_tenant(tenant),
             Event::Started { job, attempt } => self.started(at, job, attempt),
+            Event::Resized { job, attempt } => self.resized(at, job, attempt),
             Event::Stopped { job, attempt, done } => self.stopped(at, job, attempt, done),
             Event::Finished { job, attempt } => self.finished(at, job, attempt),
             Event::Failed { job, attempt, cause, done } => {
@@ -377,6 +384,7 @@ impl Engine {
                 Timer::Readmit(node) => self.readmit(node),
                 Timer::Leave(job) => self.leave_or_watch(at, job),
                 Timer::Window(id) => self.window_turns(at, id),
+                Timer::Resize(job, attempt) => self.resize_is_late(at, job, attempt),
             }
         }
     }

@@ -75,7 +75,13 @@ impl Grounds<'_> {
         let reasons = match state.phase {
             Phase::Blocked => self.why_blocked(job),
             Phase::Starting | Phase::Running => Vec::new(),
-            Phase::Unadmitted | Phase::Waiting | Phase::Saving => self.why_waiting(live),
+            Phase::Saving if self.blocked.contains_key(&job) => self.why_blocked(job),
+            Phase::Saving => {
+                // One that is over when it has stopped waits for nothing.
+                let waits = |reason: &Reason| *reason != Reason::Undecided;
+                self.why_waiting(live).into_iter().filter(waits).collect()
+            }
+            Phase::Unadmitted | Phase::Waiting => self.why_waiting(live),
         };
         Some(Explanation { job, phase: state.phase, since: state.since, reasons })
     }

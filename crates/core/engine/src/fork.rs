@@ -10,7 +10,8 @@ impl Engine {
     /// The same engine once more at a moment from now on, with a count of its own. Jobs are shared until one of the two writes them.
     ///
     /// A question that is out is asked again, for its answer goes to the other one. What is ordered but not yet done
-    /// stands as ordered: the caller that drives the fork says what becomes of it.
+    /// stands as ordered: the caller that drives the fork says what becomes of it. Only resizes in place are taken for
+    /// done, and those to come are done at once.
     pub fn fork(&self, at: Time) -> Engine {
         let mut fork = Engine {
             state: Arc::clone(&self.state),
@@ -28,6 +29,7 @@ impl Engine {
             leaving: self.leaving.clone(),
             dirty: self.dirty.clone(),
             requeued: self.requeued.clone(),
+            resizing: self.resizing.clone(),
             touched: self.touched.clone(),
             asked: false,
             notes: self.notes.clone(),
@@ -43,6 +45,7 @@ impl Engine {
             fallback: fallback::pipeline(),
         };
         fork.advance(at);
+        fork.end_resizes();
         fork
     }
 

@@ -7,7 +7,7 @@
 //! - [`setup`]: when to decide, quarantine, retries.
 //! - `engine`, `lifecycle`, `machines`, `windows`: events to state.
 //! - `decision`, `think`, `kept`, `adopt`, `fallback`: state to plan. A policy that errs or panics never stops the engine.
-//! - `reconcile`, `occupancy`: plan to actions; launches only on GPUs that are really free.
+//! - `reconcile`, `resizing`, `occupancy`: plan to actions; launches only on GPUs that are really free.
 //! - [`SavedState`]: what must survive a restart, and an engine made from it; `fork`: the same engine once more.
 //! - [`explain`], `invariants`: why a job waits; what must always hold, asserted in release builds.
 //!
@@ -27,6 +27,7 @@ mod machines;
 mod occupancy;
 mod persisted;
 mod reconcile;
+mod resizing;
 pub mod setup;
 mod think;
 mod windows;
@@ -35,5 +36,6 @@ pub use decision::DecisionRequest;
 pub use engine::{Engine, Stats};
 pub use explain::{Explanation, Outlook};
 pub use persisted::SavedState;
+pub use resizing::Resizing;
 pub use setup::{Quarantine, Setup, Trigger};
 pub use think::PolicyOutcome;

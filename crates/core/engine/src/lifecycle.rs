@@ -353,6 +353,7 @@ impl Engine {
         self.evicted.remove(&job);
         self.leaving.remove(&job);
         self.requeued.remove(&job);
+        self.resizing.remove(&job);
         let state = self.state_mut();
         let live = state.live_mut(job).expect("current");
         live.state.progress = Progress { done, at, rate: Rate(0.0) };
@@ -449,7 +450,7 @@ impl Engine {
         }
     }
 
-    fn is_current(&mut self, job: JobId, attempt: Attempt, phases: &[Phase]) -> bool {
+    pub(crate) fn is_current(&mut self, job: JobId, attempt: Attempt, phases: &[Phase]) -> bool {
         let current = self.state.live(job).is_some_and(|live| {
             live.state.attempt == attempt && phases.contains(&live.state.phase)
         });

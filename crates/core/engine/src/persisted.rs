@@ -2,10 +2,11 @@
 
 use crate::engine::{Block, Engine, Timer};
 use crate::lifecycle::even;
+use crate::resizing::Resizing;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trainyard_framework::{Live, Usage, used_permille};
-use trainyard_types::{Attempt, End, Job, JobId, JobState, Phase, Time};
+use trainyard_types::{Allocation, Attempt, End, Job, JobId, JobState, Phase, Time};
 
 /// What must survive a restart, of one job that is not over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +28,17 @@ pub struct SavedState {
     /// A user sends it back to the queue once it has stopped.
     #[serde(default)]
     pub requeued: bool,
+    /// It was told of other GPUs and has not gone over to them yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resizing: Option<Resizing>,
+}
+
+impl SavedState {
+    /// What it should hold if it goes on: what it was told to go over to, else what it holds.
+    fn plan(&self) -> Option<Allocation> {
+        let told = self.resizing.as_ref().map(|resizing| &resizing.to);
+        told.or(self.state.held.as_ref()).cloned()
+    }
 }
 
 impl Engine {
@@ -41,6 +53,7 @@ impl Engine {
             retry_at: block.and_then(|block| block.retry_at),
             ending: self.ending.get(&job).copied(),
             requeued: self.requeued.contains(&job),
+            resizing: self.resizing.get(&job).cloned(),
         })
     }
 
@@ -87,7 +100,7 @@ impl Engine {
     }
 
     /// Whether an allocation lies within the cluster and beside what is held already.
-    pub fn can_hold(&self, allocation: &trainyard_types::Allocation) -> bool {
+    pub fn can_hold(&self, allocation: &Allocation) -> bool {
         let nodes = &self.state.cluster.nodes;
         let there = allocation.placement.masks().iter().all(|(node, mask)| {
             nodes.get(node.index()).is_some_and(|node| mask & !node.mask() == 0)
@@ -127,16 +140,20 @@ impl Engine {
             && !kept.requeued;
         let held = kept.state.held.clone();
         let (tenant, gpus) = (job.tenant, u64::from(job.want.gpus));
-        let state = JobState { planned: held.clone().filter(|_| goes_on), ..kept.state };
+        let plan = kept.plan().filter(|_| goes_on);
+        let state = JobState { planned: plan.clone(), ..kept.state };
         let (attempt, admitted, ran) = (state.attempt, state.admitted, state.ran(at));
         let limit = job.run_max;
         self.state_mut().jobs.insert(id, Arc::new(Live { spec: job, state }));
         if let Some(held) = &held {
             self.real.take(held);
         }
-        if let (true, Some(held)) = (goes_on, &held) {
-            self.free.take(held);
-            self.count_granted(at, tenant, used_permille(held) as i64);
+        if let Some(plan) = &plan {
+            self.free.take(plan);
+            self.count_granted(at, tenant, used_permille(plan) as i64);
+        }
+        if let (true, Some(resizing)) = (goes_on, kept.resizing) {
+            self.put_back_resize(id, attempt, resizing);
         }
         if let (true, Some(limit)) = (placed, limit) {
             self.timers.insert((at + limit.minus(ran), Timer::Limit(id, attempt)));

@@ -43,23 +43,17 @@ impl Engine {
             self.stop(at, job, attempt);
             return true;
         }
+        if self.is_resizing(job) && state.planned.is_some() {
+            // It was told of other GPUs, and one thing is asked of it at a time.
+            return true;
+        }
         match &state.planned {
             Some(planned) if planned == held && state.phase != Phase::Saving => {
                 self.dirty.remove(&job);
             }
             Some(planned) if self.adjustable(job) => {
-                let (planned, held) = (planned.clone(), held.clone());
-                self.real.give(&held);
-                self.real.take(&planned);
-                if planned.placement != held.placement || planned.shares != held.shares {
-                    let phase = self.state.live(job).expect("live").state.phase;
-                    self.enter(at, job, phase);
-                }
-                let live = self.state_mut().live_mut(job).expect("live");
-                live.state.held = Some(planned.clone());
-                self.touched.insert(job);
-                self.outbox.push(Action::Adjust { job, attempt, allocation: planned });
-                self.dirty.remove(&job);
+                let change = (held.clone(), planned.clone());
+                self.adjust(at, job, change);
             }
             // It stays where it is, and another job has not given up its share yet.
             Some(planned) if planned.same_place(held) => {}
@@ -78,6 +72,32 @@ impl Engine {
         planned.same_place(held) && !held.is_kept_in(planned)
     }
 
+    /// Lets a job go on with its new allocation: at once, or as soon as it says so where the host must ask it.
+    fn adjust(&mut self, at: Time, job: JobId, (held, planned): (Allocation, Allocation)) {
+        let attempt = self.state.live(job).expect("caller checked").state.attempt;
+        let moves = !planned.same_place(&held);
+        let action = Action::Adjust { job, attempt, allocation: planned.clone() };
+        match self.setup.resize_wait.filter(|_| moves) {
+            Some(wait) => self.begin_resize(at, job, (held, planned), wait),
+            None => {
+                if moves {
+                    self.hold_instead(at, job, planned);
+                } else {
+                    self.real.give(&held);
+                    self.real.take(&planned);
+                    if planned.shares != held.shares {
+                        let phase = self.state.live(job).expect("live").state.phase;
+                        self.enter(at, job, phase);
+                    }
+                    self.state_mut().live_mut(job).expect("live").state.held = Some(planned);
+                }
+                self.dirty.remove(&job);
+            }
+        }
+        self.touched.insert(job);
+        self.outbox.push(action);
+    }
+
     /// Whether a job can go on with its new allocation without a restart.
     fn adjustable(&self, job: JobId) -> bool {
         let live = self.state.live(job).expect("caller checked");
@@ -90,7 +110,10 @@ impl Engine {
             return held.shares == planned.shares || self.real.fits_instead(held, planned);
         }
         // The model is on the GPUs that it holds: one of them must stay to hand it over.
-        if !planned.placement.overlaps(&held.placement) {
+        if !planned.placement.overlaps(&held.placement) || self.must_go(job) {
+            return false;
+        }
+        if self.setup.resize_wait.is_some() && !self.can_be_asked(live) {
             return false;
         }
         let cluster = &self.state.cluster;
@@ -113,7 +136,7 @@ impl Engine {
             && (!cluster.rules.exclusive_nodes || nodes.all(|(node, _)| alone(*node)))
     }
 
-    fn stop(&mut self, at: Time, job: JobId, attempt: Attempt) {
+    pub(crate) fn stop(&mut self, at: Time, job: JobId, attempt: Attempt) {
         let planned = self.state.live(job).is_some_and(|live| live.state.planned.is_some());
         let why = match self.ending.get(&job) {
             Some(End::TimeLimit) => Why::TimeLimit,
@@ -128,6 +151,7 @@ impl Engine {
         if matches!(why, Why::Preempted | Why::Moved) {
             self.assert_stoppable(at, job);
         }
+        self.resizing.remove(&job);
         self.enter(at, job, Phase::Saving);
         let live = self.state_mut().live_mut(job).expect("caller checked");
         live.state.progress.done = live.state.progress.done_at(at);

@@ -47,6 +47,10 @@ pub struct Setup {
     pub work_max: u64,
     /// The seed of all randomness of policies.
     pub seed: u64,
+    /// How long a job that was told of other GPUs has to say that it has gone over to them, before it is stopped and
+    /// started; nothing where the host makes it so at once.
+    #[serde(default)]
+    pub resize_wait: Option<Span>,
     /// After how many decisions everything is checked; 1 checks always. What changed is checked every time.
     pub check_every: u64,
 }
@@ -65,6 +69,7 @@ impl Default for Setup {
             policy_retry_after: Span::secs(10),
             work_max: 50_000_000,
             seed: 1,
+            resize_wait: None,
             check_every: 16_384,
         }
     }

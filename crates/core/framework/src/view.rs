@@ -93,6 +93,9 @@ pub trait Beliefs: Send + Sync {
         None
     }
 
+    /// A job was told of other GPUs and did not go over to them in time.
+    fn cannot_resize(&mut self, _job: &Job) {}
+
     /// A job ended: nothing more will be asked about it.
     fn over(&mut self, _job: &Job) {}
 }

@@ -6,7 +6,7 @@ use crate::prelude::*;
 use crate::sizes::{Size, sizes};
 use resize::resized;
 use trainyard_profile::BatchLimits;
-use trainyard_types::{Config, Grant, Knobs, Shape};
+use trainyard_types::{Allocation, Config, Grant, Knobs, Shape};
 
 /// The row in the registry.
 pub const ENTRY: PolicyEntry = Entry {
@@ -362,7 +362,9 @@ fn resize_live(wish: &Wish<'_>, view: &View<'_>, offer: &mut Offer<'_>) {
         }
         let want = &wish.job.spec.want;
         let Some(placement) = resized(&held.placement, gpus, want, offer.free()) else { continue };
-        let faster = gpus < now || rate(&placement.config(view.cluster())) > before;
+        // A placement alone says nothing of shares, and what is believed of a job's speed depends on them.
+        let whole = Allocation::whole(placement.clone());
+        let faster = gpus < now || rate(&whole.config(view.cluster())) > before;
         let grant = Grant { shape: Shape::Exact(placement), ..grant(wish, gpus) };
         if faster && offer.grant(&grant) == GrantOutcome::Taken {
             return;

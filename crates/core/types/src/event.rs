@@ -34,6 +34,13 @@ pub enum Event {
         /// Its launch.
         attempt: Attempt,
     },
+    /// The job has gone over to the GPUs of the newest [`Action::Adjust`], and those it gave up are free.
+    Resized {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+    },
     /// A stop is complete and the GPUs are free; `done` is what a later launch resumes from.
     Stopped {
         /// The job.
@@ -190,7 +197,8 @@ pub enum Action {
         /// Where and how.
         allocation: Allocation,
     },
-    /// Change lease, knobs or host share without a restart.
+    /// Change lease, knobs, host share or GPUs without a restart. Where the engine waits for a change of GPUs, answer
+    /// with [`Event::Resized`].
     Adjust {
         /// The job.
         job: JobId,

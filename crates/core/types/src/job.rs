@@ -188,6 +188,9 @@ pub struct Want {
     /// Between which limits its batch may be chosen, if its user said so.
     #[serde(default)]
     pub batch_limits: Option<BatchLimits>,
+    /// Whether it goes over to other GPUs while it runs, as its user says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resizes_in_place: bool,
 }
 
 impl Want {
@@ -206,6 +209,7 @@ impl Want {
             pool: None,
             batch: None,
             batch_limits: None,
+            resizes_in_place: false,
         }
     }
 

@@ -62,6 +62,11 @@ impl Placement {
         self.0.iter().any(|(node, mask)| other.mask(*node) & mask != 0)
     }
 
+    /// Whether all its GPUs are among those of the other.
+    pub fn is_within(&self, other: &Placement) -> bool {
+        self.0.iter().all(|(node, mask)| mask & !other.mask(*node) == 0)
+    }
+
     /// Its GPUs on one node.
     pub fn mask(&self, node: NodeId) -> u64 {
         match self.0.binary_search_by_key(&node, |(id, _)| *id) {

@@ -9,7 +9,7 @@ use crate::dice::Dice;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_api::wire::FromJob;
 use trainyard_backend::attempt_dir::Told;
-use trainyard_backend::{Exit, Found, LaunchOrder, Report, StopOrder, sample};
+use trainyard_backend::{Exit, Found, LaunchOrder, Report, ResizeOrder, StopOrder, sample};
 use trainyard_types::{Attempt, JobId};
 
 const SECOND: u64 = 1_000_000;
@@ -64,6 +64,8 @@ pub struct Run {
     /// What it says when its work is done, and when; it ends a moment later.
     last_words: Option<(u64, Vec<FromJob>)>,
     told: Told,
+    /// When it goes over to other GPUs, and to which.
+    goes_over: Option<(u64, Vec<String>)>,
     stop: Option<Stop>,
 }
 
@@ -137,7 +139,8 @@ impl Run {
             Stage::Waiting => Some(self.starts_at),
             Stage::Running => {
                 let last = self.last_words.as_ref().map(|(at, _)| *at);
-                [ends, stop, self.says_at, last].into_iter().flatten().min()
+                let goes_over = self.goes_over.as_ref().map(|(at, _)| *at);
+                [ends, stop, self.says_at, last, goes_over].into_iter().flatten().min()
             }
             Stage::Over(_) => None,
         }
@@ -282,6 +285,18 @@ impl Machine {
         stop.kill_at = stop.kill_at.min(kill_at);
     }
 
+    /// Tells an attempt of other GPUs. Some never go over to them.
+    pub fn resize(&mut self, now: u64, id: (JobId, Attempt), order: &ResizeOrder) {
+        let Some(run) = self.runs.get_mut(&id).filter(|run| !run.is_over()) else { return };
+        let hears = self.dice.chance(700);
+        let at = now.max(run.starts_at) + self.dice.between(0, 5 * SECOND);
+        run.goes_over = hears.then(|| (at, order.devices.clone()));
+        // It begins on those that it gets before it leaves those that it has.
+        let more = order.devices.iter().map(|device| index_of(device));
+        let new: Vec<u8> = more.filter(|gpu| !run.order.gpus.contains(gpu)).collect();
+        run.order.gpus.extend(new);
+    }
+
     /// Drops what is kept about an attempt that ended.
     pub fn forget(&mut self, id: (JobId, Attempt)) {
         if self.runs.get(&id).is_some_and(Run::is_over) {
@@ -366,7 +381,7 @@ impl Machine {
                 Exit { signal: Some(9), killed: !stop.acknowledged, ..Exit::default() }
             }
             (None, None, None) => {
-                let said = run.speak(now, dice);
+                let said = run.go_over(now).unwrap_or_else(|| run.speak(now, dice));
                 self.outbox.extend(said.into_iter().map(|message| {
                     let sample = sample(&message);
                     Report::Said { job, attempt, sample, message }
@@ -429,6 +444,11 @@ fn leave_of(conduct: Conduct) -> Option<Leave> {
     }
 }
 
+/// The GPU that a process is told of by this name.
+fn index_of(device: &str) -> u8 {
+    device.strip_prefix("GPU-").and_then(|index| index.parse().ok()).expect("GPUs have indices")
+}
+
 fn progress(of_all: f64, of: Option<f64>) -> FromJob {
     let mut message = FromJob::no_progress();
     if let FromJob::Progress { done, rate, total, .. } = &mut message {
@@ -448,6 +468,7 @@ impl Run {
             says_at: None,
             last_words: None,
             told: Told::default(),
+            goes_over: None,
             stop: None,
         }
     }
@@ -501,6 +522,13 @@ impl Run {
             stop.acknowledged = true;
             stop.kill_at = stop.kill_at.min(now + SECOND);
         }
+    }
+
+    /// It uses other GPUs from now on, and says so.
+    fn go_over(&mut self, now: u64) -> Option<Vec<FromJob>> {
+        let (_, devices) = self.goes_over.take_if(|(at, _)| *at <= now)?;
+        self.order.gpus = devices.iter().map(|device| index_of(device)).collect();
+        Some(vec![FromJob::Resized { devices }])
     }
 
     /// What it says now.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use trainyard_framework::{Fill, JobRef, Key, Mode, Needs, Pipeline, Rank, Ranked, View};
+use trainyard_policies::compose::Selection;
 use trainyard_policies::place::FewestNodes;
 use trainyard_profile::Catalog;
 use trainyard_sim::{Outcome, Quiet, Semantics, simulate};
@@ -73,4 +74,17 @@ fn a_refill_does_not_look_at_every_waiting_job() {
     let (given, how) = ((1, Arrival::AtOnce), (Fill::Backfill, true));
     let ((_, some), (_, all)) = (run(given, how, true), run(given, how, false));
     assert!(some * 2 < all, "{some} keys of {all}");
+}
+
+#[test]
+fn themis_in_muris_semantics_is_solved_as_in_its_simulator_unless_told_otherwise() {
+    let solver = |own: &str| {
+        let mut selection = Selection::policy("themis");
+        selection.policy.settings.add(own).expect("a setting of themis");
+        selection.wish(Semantics::Muri.wishes().iter().copied());
+        selection.policy.settings.0.get("solver").cloned()
+    };
+    assert_eq!(solver("lease=20m").as_ref().and_then(|value| value.as_str()), Some("interior"));
+    let told = solver("solver=lexicographic");
+    assert_eq!(told.as_ref().and_then(|value| value.as_str()), Some("lexicographic"));
 }

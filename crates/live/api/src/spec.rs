@@ -42,6 +42,9 @@ pub struct JobSpec {
     pub gpus_min: Option<u32>,
     /// The most it can use; `gpus` by default.
     pub gpus_max: Option<u32>,
+    /// Whether it goes over to other GPUs while it runs when it is told of them, without being stopped and started.
+    #[serde(skip_serializing_if = "is_false")]
+    pub resizes_in_place: bool,
     /// The batch size over all GPUs that it trains with, where a policy should know it.
     pub batch: Option<u32>,
     /// The largest batch size that a policy may choose, `batch` being the least; without it the batch is fixed.
@@ -148,6 +151,7 @@ impl Default for JobSpec {
             gpus: 1,
             gpus_min: None,
             gpus_max: None,
+            resizes_in_place: false,
             batch: None,
             batch_max: None,
             batch_per_gpu_min: None,

@@ -66,6 +66,11 @@ pub enum FromJob {
         #[serde(default)]
         seconds: Option<f64>,
     },
+    /// It has gone over to the GPUs that it was told of, and uses no other any more.
+    Resized {
+        /// Those GPUs, as it was told of them.
+        devices: Vec<String>,
+    },
     /// All work is done: the job does not run again, however its processes end and whatever is asked meanwhile.
     Finished,
 }
@@ -162,6 +167,11 @@ pub enum ToJob {
     Batch {
         /// The size.
         size: u32,
+    },
+    /// Use these GPUs from now on and no other, and answer with [`FromJob::Resized`].
+    Resize {
+        /// The GPUs, as `CUDA_VISIBLE_DEVICES` names them.
+        devices: Vec<String>,
     },
 }
 

@@ -7,6 +7,7 @@
 //!   orders/launch.json         what is to be run; written by the daemon before the keeper starts
 //!   orders/stop.json           a request to stop; the newest counts
 //!   orders/batch.json          a batch size; the newest counts
+//!   orders/resize.json         GPUs to go over to; the newest counts
 //!   keeper.json                who the keeper is; without it nothing ever ran
 //!   started.json               all ranks run
 //!   told.json                  what the job last said that must not be lost
@@ -17,7 +18,7 @@
 //!   logs/RANK/OFFSET           its output
 //! ```
 
-use crate::{Exit, LaunchOrder, StopOrder};
+use crate::{Exit, LaunchOrder, ResizeOrder, StopOrder};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -91,7 +92,7 @@ impl Told {
             FromJob::Saved { done, .. } => self.note_saved(Some(*done)),
             FromJob::Restored { seconds, .. } => self.restore_seconds = *seconds,
             FromJob::Finished => self.finished = true,
-            FromJob::Saving => {}
+            FromJob::Saving | FromJob::Resized { .. } => {}
         }
     }
 
@@ -123,6 +124,8 @@ pub enum KeeperOrder {
     Stop(StopOrder),
     /// Use another batch size.
     Batch(BatchOrder),
+    /// Go over to other GPUs.
+    Resize(ResizeOrder),
 }
 
 impl KeeperOrder {
@@ -131,6 +134,7 @@ impl KeeperOrder {
         match self {
             KeeperOrder::Stop(_) => "orders/stop.json",
             KeeperOrder::Batch(_) => "orders/batch.json",
+            KeeperOrder::Resize(_) => "orders/resize.json",
         }
     }
 }

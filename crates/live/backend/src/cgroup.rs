@@ -128,8 +128,15 @@ impl Cgroup {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
+        let cgroup = Cgroup { path };
+        cgroup.limit(limits)?;
+        Ok(cgroup)
+    }
+
+    /// Sets its limits, also of what runs in it.
+    pub fn limit(&self, limits: &Limits) -> io::Result<()> {
         let set = |file: &str, value: String| -> io::Result<()> {
-            let file = path.join(file);
+            let file = self.path.join(file);
             if file.exists() { std::fs::write(file, value) } else { Ok(()) }
         };
         if limits.memory_mib > 0 {
@@ -144,7 +151,7 @@ impl Cgroup {
         if limits.processes_max > 0 {
             set("pids.max", limits.processes_max.to_string())?;
         }
-        Ok(Cgroup { path })
+        Ok(())
     }
 
     /// A group that was made before.

@@ -44,7 +44,7 @@ pub use discover::{Discovered, GpuFound, discover};
 pub use health::{Finding, GpuSeen, HealthOptions, Verdict};
 pub use local::{Local, LocalOptions, sample};
 pub use log::{LogPart, read_log};
-pub use order::{Identity, LaunchOrder, NodeShare, Order, StopOrder};
+pub use order::{Identity, LaunchOrder, NodeShare, Order, ResizeOrder, StopOrder};
 pub use report::{Exit, Found, NodeSeen, Report};
 
 /// What obeys. Calls return at once; what comes of them arrives as [`Report`]s on the channel that the backend was

@@ -139,6 +139,15 @@ pub struct StopOrder {
     pub why: String,
 }
 
+/// The GPUs of an attempt from now on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResizeOrder {
+    /// What a process is told of them; never empty.
+    pub devices: Vec<String>,
+    /// What it may use with them.
+    pub limits: Limits,
+}
+
 /// What a backend is told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
@@ -148,6 +157,8 @@ pub enum Order {
     Stop(JobId, Attempt, StopOrder),
     /// A running attempt uses another batch size.
     SetBatch(JobId, Attempt, u32),
+    /// A running attempt goes over to other GPUs and says so. Only backends that start processes by themselves are told.
+    Resize(JobId, Attempt, ResizeOrder),
     /// The end of an attempt is on disk: what is kept about it may go.
     Forget(JobId, Attempt),
     /// A job was taken on and waits: a backend with a queue of its own keeps a place for it there, held. Told again

@@ -15,6 +15,7 @@
 //! - `trial`: a policy that goes by itself.
 //! - `windows`: maintenance and reservations.
 //! - `obey`: from the engine's actions to orders.
+//! - `resizing`: jobs that change their GPUs while they run.
 //! - `open`: from the store to a core.
 
 mod acts;
@@ -27,6 +28,7 @@ mod obey;
 mod open;
 mod pools;
 mod reports;
+mod resizing;
 mod shape;
 mod submit;
 mod surroundings;
@@ -547,6 +549,7 @@ impl Core {
             retry_at: None,
             ending: None,
             requeued: false,
+            resizing: None,
         };
         let course = PersistedRun { report: record.report.clone(), ..record.course(kept) };
         let state = text(&course);

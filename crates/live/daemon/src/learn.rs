@@ -58,6 +58,9 @@ struct Own {
     /// Its speed where it ran, as if it had the part of each GPU that it asked for.
     #[serde(default)]
     measured: MeasuredSpeeds,
+    /// It was told of other GPUs and did not go over to them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    stays: bool,
 }
 
 /// What was learnt, as it is written down. Lists, for JSON has no keys but texts.
@@ -115,6 +118,12 @@ impl Learnt {
         }
     }
 
+    /// Whether a job goes over to other GPUs while it runs, as far as is known.
+    fn resizes_in_place(&self, job: &Job) -> bool {
+        let stays = self.own.get(&job.id).is_some_and(|own| own.stays);
+        job.want.resizes_in_place && job.want.permille >= 1000 && !stays
+    }
+
     fn has_profile(&self, job: &Job) -> bool {
         job.model.0 < self.profiled
     }
@@ -146,8 +155,11 @@ impl Beliefs for Learnt {
             true => self.speeds.change(job.model, from, to),
             false => UNKNOWN,
         };
-        // A job of the live side is always stopped and started: resizing in place needs a word of the job itself.
-        cost.in_place = false;
+        // Whatever its profile says: a job goes over to other GPUs by itself only if its user says so.
+        cost.in_place = from.is_some() && to.is_some() && self.resizes_in_place(job);
+        if cost.in_place {
+            return ChangeCost { save: Span::ZERO, start: Span::ZERO, in_place: true };
+        }
         if let Some(kin) = self.kin.get(&job.model) {
             cost.save = kin.save.map_or(cost.save, Span::from_secs_f64);
             cost.start = kin.start.map_or(cost.start, Span::from_secs_f64);
@@ -236,6 +248,10 @@ impl Beliefs for Learnt {
         let kin = self.kin.iter().map(|(model, kin)| (*model, kin.clone())).collect();
         let own = self.own.iter().map(|(job, own)| (*job, own.clone())).collect();
         serde_json::to_string(&Memory { kin, own }).ok()
+    }
+
+    fn cannot_resize(&mut self, job: &Job) {
+        self.own.entry(job.id).or_default().stays = true;
     }
 
     fn over(&mut self, job: &Job) {

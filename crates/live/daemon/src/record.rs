@@ -134,7 +134,7 @@ impl Serialize for Lean<'_> {
             };
         }
         keep!(
-            name argv script cwd env image mounts venv snapshot tenant gpus gpus_min gpus_max batch batch_max
+            name argv script cwd env image mounts venv snapshot tenant gpus gpus_min gpus_max resizes_in_place batch batch_max
             batch_per_gpu_min batch_per_gpu_max gpu_types gpu_permille
             gpu_memory_mib cpus_per_gpu memory_mib_per_gpu nodes_max processes priority weight
             model steps expected_seconds deadline_seconds tolerance_seconds class batch_mode search after begin time_limit_seconds
@@ -218,6 +218,23 @@ pub struct Launch {
     /// What became of it, in one sentence.
     #[serde(default)]
     pub outcome: String,
+    /// What it held before it went over to other GPUs, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<Held>,
+    /// It was told of other GPUs and has not gone over to them yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resizing: bool,
+}
+
+/// What a launch held for a while.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// Until when, in microseconds of Unix time.
+    pub until: i64,
+    /// How many GPUs.
+    pub gpus: u32,
+    /// What they cost in an hour.
+    pub price_per_hour: f64,
 }
 
 /// A job that is not over.

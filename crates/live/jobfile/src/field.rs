@@ -95,6 +95,7 @@ pub(crate) const JOB: &[Field] = &[
     same("gpus", GPUS),
     same("gpus_min", GPUS),
     same("gpus_max", GPUS),
+    same("resizes_in_place", Kind::Flag),
     same("batch", BATCH),
     same("batch_max", BATCH),
     same("batch_per_gpu_min", BATCH),

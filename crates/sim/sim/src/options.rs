@@ -353,6 +353,8 @@ impl Semantics {
                 // traces, without its slowdown of 1.015, until a job has run.
                 ("dissolve", "false", Some("group")),
                 ("fresh", "1.015", Some("group")),
+                // The authors' simulator asks an interior point too.
+                ("solver", "interior", Some("hidden")),
             ],
             Semantics::Pollux => &[
                 EACH_DECISION,

@@ -35,8 +35,8 @@ pub struct ServeArgs {
     /// Admission control for new jobs (repeatable).
     #[arg(long, value_name = "NAME", requires = "policy")]
     pub admit: Vec<String>,
-    /// Where to listen (repeatable): unix:PATH or ADDRESS:PORT [default: the socket where commands look, and
-    /// 127.0.0.1:7780 or another free port for the page].
+    /// Where to listen (repeatable): unix:PATH or ADDRESS:PORT; the socket where commands look unless another is named
+    /// [default: that socket, and 127.0.0.1:7780 or another free port for the page].
     #[arg(long, value_name = "WHERE")]
     pub listen: Vec<String>,
     /// Listen on the socket only: browsers cannot reach the page then.
@@ -112,6 +112,9 @@ pub struct HealthArgs {
     /// And for this long at least.
     #[arg(long, value_name = "SPAN", default_value = "5m")]
     pub hang_min: String,
+    /// How long a job that resizes in place has to go over to other GPUs, before it is stopped and started.
+    #[arg(long, value_name = "SPAN", default_value = "2m")]
+    pub resize_wait: String,
 }
 
 /// How a Slurm cluster is scheduled.

@@ -102,6 +102,7 @@ fn named(text: &str) -> Result<Vec<QueueState>, Failure> {
     }
     match text.as_str() {
         "pending" | "pd" | "queued" => Ok(vec![Blocked, Unadmitted, Waiting]),
+        "held" | "hold" => Ok(vec![Blocked]),
         "r" => Ok(vec![Running]),
         "completed" | "cd" | "succeeded" => Ok(vec![Finished]),
         "f" => Ok(vec![Failed]),

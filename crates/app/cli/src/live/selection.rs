@@ -42,7 +42,7 @@ impl FromStr for JobRange {
 
 /// The jobs that are meant.
 pub struct Chosen {
-    /// Their ids, each once: in the order given, or ascending.
+    /// Their ids, each once: in the order given, or those that hold no GPUs first.
     pub jobs: Vec<u32>,
     /// How many of the ranges have ended or never were.
     pub passed_over: usize,
@@ -62,8 +62,7 @@ pub fn chosen(args: &SomeJobs, ended: bool, client: &Client) -> Result<Chosen, F
     if by_rule {
         let open = rows(client, Asked { user: owner(args, client)?, ..Asked::default() })?;
         let named = |row: &&JobRow| args.name.as_ref().is_none_or(|name| *name == row.name);
-        let mut jobs: Vec<u32> = open.iter().filter(named).map(|row| row.id).collect();
-        jobs.sort_unstable();
+        let jobs = waiting_first(open.iter().filter(named));
         return Ok(Chosen { jobs, passed_over: 0 });
     }
     let (mut jobs, mut passed_over) = (Vec::new(), 0);
@@ -73,12 +72,18 @@ pub fn chosen(args: &SomeJobs, ended: bool, client: &Client) -> Result<Chosen, F
             continue;
         }
         let found = rows(client, Asked { ended, within: Some(*range), ..Asked::default() })?;
-        let known: BTreeSet<u32> = found.iter().map(|row| row.id).collect();
+        let within = |row: &&JobRow| (range.first..=range.last).contains(&row.id);
         let before = jobs.len();
-        jobs.extend(known.range(range.first..=range.last));
+        jobs.extend(waiting_first(found.iter().filter(within)));
         passed_over += (range.last - range.first) as usize + 1 - (jobs.len() - before);
     }
     Ok(Chosen { jobs: unique(jobs), passed_over })
+}
+
+/// Jobs without GPUs, then those with some, ascending: one that is let go must not make room for one that is about to be.
+fn waiting_first<'a>(rows: impl Iterator<Item = &'a JobRow>) -> Vec<u32> {
+    let keys: BTreeSet<(bool, u32)> = rows.map(|row| (!row.holds.is_empty(), row.id)).collect();
+    keys.into_iter().map(|(_, id)| id).collect()
 }
 
 /// Whose jobs a rule means: those of one user, one's own unless said otherwise, or everyone's.

@@ -214,7 +214,10 @@ fn core_options(
         cluster: Arc::new(machine.cluster.clone()),
         devices: machine.devices.clone(),
         catalog: Arc::new(given::load_catalog(&args.profiles)?),
-        setup: Setup::default(),
+        setup: Setup {
+            resize_wait: Some(options::span("--resize-wait", &args.health.resize_wait)?),
+            ..Setup::default()
+        },
         policy,
         half_life,
         boot: boot.trim().to_owned(),
@@ -329,15 +332,16 @@ impl Listen {
                 return Err(Failure::flag("--listen", text, expected));
             }
         }
-        if args.listen.is_empty() {
+        if listen.socket.is_none() {
+            // Without a socket nobody could make the token that an address asks for.
             listen.socket = Some(places.socket.clone());
             // Commands look at the variable too, and not at the flag.
             let flag = args.state.state.clone();
             let variable = std::env::var_os("TRAINYARD_STATE").map(PathBuf::from);
             listen.usual = flag.is_none() || flag == variable;
-            if !args.no_page && args.tls.is_none() {
-                (listen.tcp, listen.any_port) = (Some(PAGE), true);
-            }
+        }
+        if args.listen.is_empty() && !args.no_page && args.tls.is_none() {
+            (listen.tcp, listen.any_port) = (Some(PAGE), true);
         }
         listen.tls = match args.tls.as_deref() {
             None => None,

@@ -179,3 +179,18 @@ fn a_gang_across_types_is_told_how_to_cut_its_batch_by_speed() {
     assert!((mixed.iter().sum::<f64>() - 1.0).abs() < 1e-5, "{mixed:?}");
     assert!(mixed.len() == 4 && mixed[0] != mixed[3], "V100s get more: {mixed:?}");
 }
+
+#[test]
+fn jobs_that_are_held_together_do_not_start_in_each_others_place() {
+    let daemon = Daemon::start("together");
+    let first = daemon.submit("same", "exec sleep 600", 2);
+    daemon.wait_until(&first, "running");
+    let rest: Vec<String> = (0..5).map(|_| daemon.submit("same", "exec sleep 600", 2)).collect();
+    daemon.said(&["hold", "--name", "same"]);
+    daemon.wait_until(&first, "blocked");
+    for job in &rest {
+        let attempts = daemon.json(&["job", "show", job, "--json"])["attempts"].clone();
+        assert_eq!(attempts.as_array().map(Vec::len), Some(0), "job {job} was started: {attempts}");
+    }
+    assert!(daemon.said(&["ps", "--state", "held"]).contains("is held"));
+}

@@ -70,6 +70,21 @@ fn an_eta_names_the_node_whose_return_it_waits_for() {
     let drained = format!("node {node} is drained: new driver");
     daemon.wait_to_hear(&["eta", &job], &drained);
     daemon.wait_to_hear(&["why", &job], &drained);
+    fs::write(daemon.folder.join("next.toml"), "command = [\"true\"]\n").expect("a file");
+    daemon.wait_to_hear(&["plan", "next.toml"], &drained);
+}
+
+#[test]
+fn an_eta_of_a_job_that_ran_before_names_the_node_that_it_waits_for_now() {
+    let daemon = Daemon::start_with("eta-again", &["--gpus", "2", "--policy", "fifo"]);
+    let nodes = daemon.json(&["nodes", "--json"]);
+    let node = nodes["nodes"][0]["name"].as_str().expect("a name").to_owned();
+    let job = expected(&daemon, "again", 60);
+    daemon.wait_until(&job, "running");
+    daemon.said(&["drain", &node, "--reason", "new driver"]);
+    daemon.said(&["requeue", &job]);
+    daemon.wait_until(&job, "waiting");
+    daemon.wait_to_hear(&["eta", &job], &format!("node {node} is drained: new driver"));
 }
 
 #[test]

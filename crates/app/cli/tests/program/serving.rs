@@ -272,3 +272,10 @@ fn what_cannot_be_served_is_said_and_the_doctor_looks_at_the_rest() {
     };
     assert_eq!((check("store"), check("socket")), ("good".into(), "good".into()), "{checks}");
 }
+
+#[test]
+fn an_address_to_listen_on_leaves_commands_their_socket() {
+    let daemon = Daemon::start_with("address", &["--gpus", "2", "--listen", "127.0.0.1:0"]);
+    assert!(daemon.said(&["status"]).contains("0 of 2 in use"));
+    daemon.said(&["token", "create", "far", "--role", "viewer"]);
+}

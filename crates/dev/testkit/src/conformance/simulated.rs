@@ -73,7 +73,8 @@ impl Backend for Handle {
                 yard.machine.stop(now, (job, attempt), &order);
             }
             Order::Forget(job, attempt) => yard.machine.forget((job, attempt)),
-            Order::SetBatch(..) | Order::Announce(_) | Order::Withdraw(_) | Order::Drain(..) => {}
+            Order::SetBatch(..) | Order::Resize(..) => {}
+            Order::Announce(_) | Order::Withdraw(_) | Order::Drain(..) => {}
         }
     }
 

@@ -4,7 +4,7 @@ use super::gang::{self, Gang};
 use super::idle::Idle;
 use super::{Event, KeeperState, Status};
 use crate::attempt_dir::{self, BatchOrder, KeeperOrder, Told};
-use crate::{Exit, StopOrder, processes};
+use crate::{Exit, ResizeOrder, StopOrder, processes};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
@@ -41,6 +41,13 @@ struct Stopping {
     acknowledged: bool,
 }
 
+/// The newest order to go over to other GPUs, and what the job answered last.
+#[derive(Default)]
+struct Resizing {
+    order: Option<ResizeOrder>,
+    answer: Option<FromJob>,
+}
+
 struct Watch {
     post: KeeperState,
     gang: Gang,
@@ -52,6 +59,7 @@ struct Watch {
     over_before: Option<Vec<bool>>,
     stopping: Option<Stopping>,
     orders: (Option<StopOrder>, Option<BatchOrder>),
+    resizing: Resizing,
     gone: bool,
     killing: bool,
     killed_late: bool,
@@ -90,6 +98,7 @@ pub fn run(mut post: KeeperState) -> Exit {
         over_before: None,
         stopping: None,
         orders: (None, None),
+        resizing: Resizing::default(),
         gone: false,
         killing: trouble.is_some(),
         killed_late: false,
@@ -185,7 +194,15 @@ impl Watch {
             Event::Exited(pid, status) => self.rank_ended(pid, status),
             Event::AllGone => self.gone = true,
             Event::Said(message) => self.listen(message),
-            Event::Ordered(Some(order)) => self.obey(order),
+            Event::Ordered(Some(order)) => {
+                // A daemon that asks again did not hear the answer.
+                if let (KeeperOrder::Resize(order), Some(answer)) = (&order, &self.resizing.answer)
+                    && self.resizing.order.as_ref() == Some(order)
+                {
+                    self.post.poke(Some(answer.clone()));
+                }
+                self.obey(order);
+            }
             Event::Ordered(None) => {}
         }
     }
@@ -232,6 +249,10 @@ impl Watch {
                 if let Some(stopping) = &mut self.stopping {
                     stopping.acknowledge(now);
                 }
+            }
+            FromJob::Resized { devices } => {
+                self.went_over(devices);
+                self.resizing.answer = Some(message.clone());
             }
             FromJob::Restored { .. } | FromJob::Finished | FromJob::Saving => {}
         }
@@ -289,6 +310,9 @@ impl Watch {
         if let Ok(Some(batch)) = attempt_dir::read(&dir.file("orders/batch.json")) {
             self.obey(KeeperOrder::Batch(batch));
         }
+        if let Ok(Some(resize)) = attempt_dir::read(&dir.file("orders/resize.json")) {
+            self.obey(KeeperOrder::Resize(resize));
+        }
     }
 
     /// Obeys an order, once: it comes by file and by message.
@@ -305,7 +329,40 @@ impl Watch {
                 self.orders.1 = Some(batch);
                 self.post.talk.say(ToJob::Batch { size: batch.size });
             }
-            KeeperOrder::Stop(_) | KeeperOrder::Batch(_) => {}
+            KeeperOrder::Resize(resize) if self.resizing.order.as_ref() != Some(&resize) => {
+                self.resize(resize);
+            }
+            KeeperOrder::Stop(_) | KeeperOrder::Batch(_) | KeeperOrder::Resize(_) => {}
+        }
+    }
+
+    /// Tells the job of other GPUs. It may use as much of the machine as goes with the larger number until it has gone
+    /// over to them.
+    fn resize(&mut self, resize: ResizeOrder) {
+        self.note(&format!("told to go over to {} GPUs", resize.devices.len()));
+        let grows = resize.devices.len() >= self.post.order.devices.len();
+        if let Some(cgroup) = self.post.cgroup.as_ref().filter(|_| grows) {
+            // A limit that cannot be raised is one that the job keeps.
+            let _ = cgroup.limit(&resize.limits);
+        }
+        self.resizing.answer = None;
+        self.post.talk.say(ToJob::Resize { devices: resize.devices.clone() });
+        self.resizing.order = Some(resize);
+    }
+
+    /// The job uses the GPUs that it was told of and no other.
+    fn went_over(&mut self, devices: &[String]) {
+        let Some(order) = self.resizing.order.clone().filter(|order| order.devices == devices)
+        else {
+            return;
+        };
+        self.note(&format!("it has gone over to {} GPUs", devices.len()));
+        if let Some(cgroup) = &self.post.cgroup {
+            let _ = cgroup.limit(&order.limits);
+        }
+        self.post.order.devices = order.devices;
+        if self.idle.is_some() {
+            self.begin_idle();
         }
     }
 

@@ -179,6 +179,9 @@ impl Worker {
             Order::SetBatch(job, attempt, size) => {
                 self.order((job, attempt), KeeperOrder::Batch(BatchOrder { size }));
             }
+            Order::Resize(job, attempt, order) => {
+                self.order((job, attempt), KeeperOrder::Resize(order));
+            }
             Order::Forget(job, attempt) => {
                 let key = (job, attempt);
                 if archive::put(&self.options.run_dir, key).is_ok() {
@@ -567,6 +570,6 @@ pub fn sample(message: &FromJob) -> Sample {
         FromJob::Saved { done, .. } | FromJob::Restored { done, .. } => {
             Sample { done: work(done), ..Sample::default() }
         }
-        FromJob::Finished | FromJob::Saving => Sample::default(),
+        FromJob::Finished | FromJob::Saving | FromJob::Resized { .. } => Sample::default(),
     }
 }

@@ -3,6 +3,9 @@
 use crate::running::python_is_here;
 use crate::yard::{WAIT, Yard, gang, lives, script, within};
 use std::time::Instant;
+use trainyard_api::wire::FromJob;
+use trainyard_backend::order::Limits;
+use trainyard_backend::{Backend, Order, Report, ResizeOrder};
 use trainyard_testkit::orders::Orders;
 use trainyard_types::{Attempt, JobId};
 
@@ -80,6 +83,41 @@ END"#;
     let exit = yard.until_ended();
     assert_eq!((exit.signal, exit.killed, exit.saved), (Some(9), false, Some(42.0)), "{exit:?}");
     assert!(exit.save_seconds.unwrap() < LONG / 2.0);
+}
+
+#[test]
+fn a_job_is_told_of_other_gpus_and_its_answer_is_told_again_to_who_asks_again() {
+    if !python_is_here() {
+        return;
+    }
+    let mut yard = Yard::new("resize");
+    let text = r#"exec python3 -u - <<'END'
+import os, socket, json
+s = socket.socket(socket.AF_UNIX); s.connect(os.environ["TRAINYARD_SOCKET"])
+f = s.makefile("r")
+print("ready")
+for line in f:
+    m = json.loads(line)
+    if m["type"] == "resize":
+        print("told of", ",".join(m["devices"]), flush=True)
+        s.sendall(json.dumps({"type": "resized", "devices": m["devices"]}).encode() + b"\n")
+END"#;
+    yard.launch(script(1, text));
+    yard.until_log(1, "ready");
+    let devices = vec!["GPU-a".to_owned(), "GPU-b".to_owned()];
+    let order = ResizeOrder { devices: devices.clone(), limits: Limits::default() };
+    for _ in 0..2 {
+        yard.backend().obey(Order::Resize(JobId(1), Attempt(1), order.clone()));
+        let answer = loop {
+            if let Report::Said { message: FromJob::Resized { devices }, .. } = yard.next() {
+                break devices;
+            }
+        };
+        assert_eq!(answer, devices);
+    }
+    assert_eq!(yard.log(1, 0).matches("told of GPU-a,GPU-b").count(), 1, "the job is asked once");
+    yard.stop(1, 0.0);
+    yard.until_ended();
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Core {
                 watch.saving(now);
                 false
             }
-            FromJob::Saved { .. } | FromJob::Restored { .. } => {
+            FromJob::Saved { .. } | FromJob::Restored { .. } | FromJob::Resized { .. } => {
                 watch.sign(now);
                 false
             }

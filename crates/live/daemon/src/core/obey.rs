@@ -22,9 +22,7 @@ impl Core {
                 }
                 Action::Stop { job, attempt, why } => self.stop(job, attempt, why),
                 Action::Adjust { job, attempt, allocation } => {
-                    if let Some(size) = allocation.knobs.batch {
-                        self.turn.orders.push(Order::SetBatch(job, attempt, size));
-                    }
+                    self.adjust(job, attempt, &allocation);
                 }
                 // What is left to do for a job that is over is done when its record is written.
                 Action::Ended { .. } => {}
@@ -44,6 +42,8 @@ impl Core {
             ended: None,
             exit: None,
             outcome: "launched".to_owned(),
+            before: Vec::new(),
+            resizing: false,
         };
         let queued = self.engine.state().live(job).map_or(self.now, |live| live.state.queued_at);
         self.turn.launched.push((job, self.now.since(queued)));
@@ -66,11 +66,7 @@ impl Core {
         attempt: Attempt,
         allocation: &Allocation,
     ) -> LaunchOrder {
-        let mut devices: Vec<(u8, String)> = Vec::new();
-        for (node, mask) in allocation.placement.masks() {
-            let of_node = &self.options.devices[node.index()];
-            devices.extend(bits(*mask).map(|gpu| of_node[usize::from(gpu)].clone()));
-        }
+        let devices = self.devices(allocation);
         let shares = allocation.placement.masks().iter().map(|(node, mask)| NodeShare {
             node: self.options.cluster.node(*node).name.clone(),
             gpus: bits(*mask).collect(),
@@ -100,6 +96,16 @@ impl Core {
         }
     }
 
+    /// The GPUs of an allocation on this machine: index, and what a process is told.
+    pub(super) fn devices(&self, allocation: &Allocation) -> Vec<(u8, String)> {
+        let mut devices = Vec::new();
+        for (node, mask) in allocation.placement.masks() {
+            let of_node = &self.options.devices[node.index()];
+            devices.extend(bits(*mask).map(|gpu| of_node[usize::from(gpu)].clone()));
+        }
+        devices
+    }
+
     /// The part of the batch for each GPU of an allocation across types, by what is believed of their speeds.
     fn batch_parts(&self, job: &Job, allocation: &Allocation) -> Vec<f64> {
         let cluster = &self.options.cluster;
@@ -118,7 +124,7 @@ impl Core {
         speeds.iter().map(|speed| speed / all).collect()
     }
 
-    fn limits(&self, order: &LaunchOrder, gpus: u32) -> Limits {
+    pub(super) fn limits(&self, order: &LaunchOrder, gpus: u32) -> Limits {
         let each = order.limits;
         Limits {
             memory_mib: each.memory_mib / u64::from(order.gpus_wanted.max(1)) * u64::from(gpus),
@@ -200,6 +206,9 @@ impl Core {
         self.turn.stops.push(why);
         let why = match why {
             Why::Preempted => "another job takes its place",
+            Why::Moved if record.launch.as_ref().is_some_and(|launch| launch.resizing) => {
+                "it has not gone over to its new GPUs in time"
+            }
             Why::Moved => "it goes on elsewhere",
             Why::Asked if record.watch.as_ref().is_some_and(|watch| watch.acted) => "it hangs",
             Why::Asked => "it was asked to",

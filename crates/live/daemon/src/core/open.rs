@@ -272,6 +272,7 @@ impl Core {
                     if phase == Phase::Saving {
                         self.stop_again(job, attempt);
                     }
+                    self.resize_again(job, attempt);
                 }
                 Some(Found::Ended { exit, .. }) => self.attempt_ended(job, attempt, exit),
                 None => self.not_found(job, attempt, phase),

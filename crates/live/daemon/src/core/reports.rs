@@ -77,6 +77,7 @@ impl Core {
                 record.measured.restore = seconds.or(record.measured.restore);
             }
             FromJob::Finished | FromJob::Saving => {}
+            FromJob::Resized { devices } => return self.went_over(job, attempt, devices),
         }
         let (unit, total) = (record.submission.unit, record.total);
         let expected = record.submission.expected_seconds;

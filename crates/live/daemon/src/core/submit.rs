@@ -390,6 +390,7 @@ impl Core {
             }
             want.permille = permille;
         }
+        want.resizes_in_place = spec.resizes_in_place;
         want.gpu_memory_mib = spec.gpu_memory_mib;
         want.cpus_per_gpu = spec.cpus_per_gpu;
         want.memory_mib_per_gpu = spec.memory_mib_per_gpu;

@@ -1,6 +1,6 @@
 //! What a job runs in: an image, a virtual environment, a copy of its code.
 
-use trainyard_api::{Code, JobSpec, Problem};
+use trainyard_api::{Code, JobSpec, Problem, Processes};
 
 /// An image has no longer name.
 const IMAGE_MAX: usize = 512;
@@ -16,12 +16,21 @@ pub(super) fn check(spec: &JobSpec, by_another: bool) -> Result<(), Problem> {
         ("image", spec.image.is_some()),
         ("venv", spec.venv.is_some()),
         ("idle_seconds", spec.idle_seconds.is_some()),
+        ("resizes_in_place", spec.resizes_in_place),
     ];
     if let Some((field, _)) = asked.into_iter().find(|(_, asked)| *asked && by_another) {
         let detail = format!(
             "`{field}` has no effect here, where Slurm starts the processes: do it in the command"
         );
         return Err(Problem::field(Code::Infeasible, field, detail));
+    }
+    if spec.resizes_in_place && spec.processes != Processes::PerJob {
+        let detail = "its own process starts those that come: expected `processes` to be `per-job`";
+        return Err(bad("resizes_in_place", detail));
+    }
+    if spec.resizes_in_place && spec.image.is_some() {
+        let detail = "an image sees the GPUs of its start and no other: leave out one of the two";
+        return Err(bad("resizes_in_place", detail));
     }
     if let Some(image) = &spec.image {
         let plain = image.chars().all(|c| c.is_ascii_graphic());

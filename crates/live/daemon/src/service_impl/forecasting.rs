@@ -90,7 +90,7 @@ impl Forecasted {
             let started = live.state.first_start.map(|at| self.seen.unix(at));
             let started = started.map(|at| Expected { low: at, likely: at, high: at });
             let mut basis = eta.basis;
-            if started.is_none() && eta.starts.is_none() {
+            if eta.ends.is_none() && !live.state.is_placed() {
                 // What is out of service may be all that it waits for.
                 let absent = self.seen.absent(&live.spec.want);
                 absent.iter().for_each(|sentence| basis.push_str(&format!("; {sentence}")));

@@ -2,7 +2,7 @@
 
 use super::{ServiceImpl, damaged, lost};
 use crate::access::{self, Caller, Right};
-use crate::record::Launch;
+use crate::record::{Held, Launch};
 use crate::seen::{detail_of_ended, row_of_ended};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use trainyard_api::answer::{AcctRow, AttemptRow, EventRow, JobDetail, JobRow, Wh
 use trainyard_api::request::{AcctRequest, EventsQuery, JobFilter, LogRequest, ROWS_DEFAULT};
 use trainyard_api::{Code, JobSpec, Problem};
 use trainyard_backend::read_log;
-use trainyard_store::{JobRow as StoredJob, Reader, StoreError};
+use trainyard_store::{AttemptRow as StoredAttempt, JobRow as StoredJob, Reader, StoreError};
 use trainyard_types::{Attempt, JobId};
 
 /// Rows of ended jobs that are read in one go when a filter drops some.
@@ -174,14 +174,15 @@ impl ServiceImpl {
         for row in rows {
             let (sum, jobs) = sums.entry((row.user.clone(), row.tenant.clone())).or_default();
             let attempt = row.attempt;
-            let (from, to) = (attempt.launched.max(since), attempt.ended.unwrap_or(now).min(until));
-            let hours = (to - from).max(0) as f64 / 3.6e9;
             (sum.user, sum.tenant) = (row.user, row.tenant);
             jobs.insert(attempt.job);
             sum.jobs = jobs.len() as u64;
             sum.launches += 1;
-            sum.gpu_hours += hours * f64::from(attempt.gpus);
-            sum.cost += hours * attempt.price_per_hour;
+            for (from, held) in stretches(&attempt, now) {
+                let hours = (held.until.min(until) - from.max(since)).max(0) as f64 / 3.6e9;
+                sum.gpu_hours += hours * f64::from(held.gpus);
+                sum.cost += hours * held.price_per_hour;
+            }
         }
         Ok(sums.into_values().map(|(sum, _)| sum).collect())
     }
@@ -210,6 +211,19 @@ impl ServiceImpl {
             }
         }
     }
+}
+
+/// What an attempt held from when on: its GPUs changed where it went over to others while it ran.
+fn stretches(attempt: &StoredAttempt, now: i64) -> Vec<(i64, Held)> {
+    let until = attempt.ended.unwrap_or(now);
+    let last = Held { until, gpus: attempt.gpus, price_per_hour: attempt.price_per_hour };
+    // Few attempts have a history, and reading them all would cost more than adding them up.
+    let has_history = attempt.data.contains("\"before\":");
+    let launch: Option<Launch> =
+        has_history.then(|| serde_json::from_str(&attempt.data).ok()).flatten();
+    let mut from = attempt.launched;
+    let all = launch.into_iter().flat_map(|launch| launch.before).chain([last]);
+    all.map(|held| (std::mem::replace(&mut from, held.until), held)).collect()
 }
 
 /// Ended jobs that a filter lets through, and how many rows are wanted in all.

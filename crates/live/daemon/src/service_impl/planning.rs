@@ -136,6 +136,8 @@ fn row(
         Reason::Undecided => "jobs before it get what is free".to_owned(),
         other => seen.sentence_for(other, &state.tenants),
     };
+    // What is out of service may be all that it waits for.
+    let why = seen.absent(&job.want).iter().fold(why, |why, absent| format!("{why}; {absent}"));
     let told = match reason {
         Reason::NotBefore { time } => Some(time.since(now)),
         Reason::After { .. } => None,

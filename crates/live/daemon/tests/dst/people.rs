@@ -41,6 +41,8 @@ pub struct People {
     just_held: Option<u32>,
     pub gpus: u32,
     pub nodes: Vec<String>,
+    /// Whether jobs may change their GPUs while they run: not where another scheduler starts them.
+    resizes: bool,
 }
 
 /// Jobs sent in one request, perhaps several times.
@@ -104,6 +106,7 @@ impl People {
             just_held: None,
             gpus,
             nodes,
+            resizes: !seed.is_multiple_of(2),
         }
     }
 
@@ -231,6 +234,7 @@ impl People {
             spec.gpu_permille = Some(*dice.pick(&[250, 500]));
         } else if dice.chance(150) {
             (spec.gpus_min, spec.gpus_max) = (Some(1), Some(self.gpus));
+            spec.resizes_in_place = self.resizes && dice.chance(700);
         }
         if dice.chance(100) {
             spec.begin = Some(wall as f64 / 1e6 + dice.below(60) as f64);

@@ -98,6 +98,8 @@ pub struct Seen {
     pub ill: u64,
     /// Jobs that were said to hang.
     pub hung: u64,
+    /// Times a running job was told of other GPUs.
+    pub resizes: u64,
     /// Cases in which a policy went on exchanging jobs and another one was chosen.
     pub rescued: u64,
 }
@@ -128,7 +130,7 @@ impl Seen {
         assert!(cases < 100 || rarest > 0, "something never happens: {shown}");
     }
 
-    fn counts(&mut self) -> [&mut u64; 16] {
+    fn counts(&mut self) -> [&mut u64; 17] {
         [
             &mut self.turns,
             &mut self.crashes,
@@ -146,6 +148,7 @@ impl Seen {
             &mut self.restored_blindly,
             &mut self.ill,
             &mut self.hung,
+            &mut self.resizes,
         ]
     }
 }
@@ -236,6 +239,7 @@ impl World {
             retry_after: Span::secs(5),
             policy_retry_after: Span::secs(2),
             check_every: 1,
+            resize_wait: Some(Span::secs(6)),
             seed: self.seed,
             ..Setup::default()
         };
@@ -467,6 +471,10 @@ impl World {
                 self.machine.launch(self.now, *order);
             }
             Order::Stop(job, attempt, order) => self.machine.stop(self.now, (job, attempt), &order),
+            Order::Resize(job, attempt, order) => {
+                self.seen.resizes += 1;
+                self.machine.resize(self.now, (job, attempt), &order);
+            }
             Order::SetBatch(..) | Order::Announce(_) | Order::Withdraw(_) | Order::Drain(..) => {}
             Order::Forget(job, attempt) => {
                 promises::may_forget(self, job, attempt);
