@@ -13,7 +13,7 @@ impl Engine {
     /// stands as ordered: the caller that drives the fork says what becomes of it.
     pub fn fork(&self, at: Time) -> Engine {
         let mut fork = Engine {
-            state: Arc::clone(&self.state),
+            state: self.state.clone(),
             free: self.free.clone(),
             real: self.real.clone(),
             machines: self.machines.clone(),
