@@ -8,7 +8,7 @@ use trainyard_types::{NodeId, Placement};
 pub(crate) struct InUse {
     /// GPUs that jobs have as a whole, and which they are, by node.
     whole: u32,
-    masks: BTreeMap<NodeId, u64>,
+    masks: Vec<u64>,
     /// Jobs with a share, or with what another one leaves, on each GPU that has such jobs.
     shared: BTreeMap<(NodeId, u32), u32>,
     /// Whether any job ever had less than the whole of a GPU.
@@ -19,7 +19,7 @@ impl InUse {
     /// How many. O(1) while no job shares.
     pub(crate) fn gpus(&self) -> u32 {
         let is_whole = |(node, bit): &(NodeId, u32)| {
-            self.masks.get(node).is_some_and(|mask| mask >> bit & 1 == 1)
+            self.masks.get(node.index()).is_some_and(|mask| mask >> bit & 1 == 1)
         };
         self.whole + self.shared.keys().filter(|gpu| !is_whole(gpu)).count() as u32
     }
@@ -33,7 +33,10 @@ impl InUse {
         }
         self.whole += gpus;
         for (node, mask) in place.masks() {
-            *self.masks.entry(*node).or_default() |= mask;
+            if node.index() >= self.masks.len() {
+                self.masks.resize(node.index() + 1, 0);
+            }
+            self.masks[node.index()] |= mask;
         }
     }
 
@@ -42,7 +45,7 @@ impl InUse {
         if !shares {
             self.whole -= gpus;
             for (node, mask) in place.masks() {
-                *self.masks.entry(*node).or_default() &= !mask;
+                self.masks[node.index()] &= !mask;
             }
             return;
         }
