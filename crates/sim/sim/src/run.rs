@@ -13,12 +13,12 @@ use crate::truth::{Known, Truth, Written};
 use crate::world::World;
 use std::sync::Arc;
 use trainyard_engine::{DecisionRequest, Engine, PolicyOutcome};
-use trainyard_framework::{Knowledge, Live, Pipeline};
+use trainyard_framework::{Knowledge, Live, Pipeline, State};
 use trainyard_profile::complete::told;
 use trainyard_profile::{Catalog, Speeds};
 use trainyard_types::{
-    Action, Cluster, End, Event, GpuAt, GpuType, Job, JobId, Node, NodeId, Span, Tenants, Time,
-    Work,
+    Action, Cluster, End, Event, GpuAt, GpuType, IdSet, Job, JobId, Node, NodeId, Span, Tenants,
+    Time, Work,
 };
 use trainyard_workload::{CompactWorkload, TraceJob, Workload};
 
@@ -408,9 +408,7 @@ impl<'a> Simulation<'a> {
         // The queue is walked once for each bucket of the series, or a long one would cost at every event.
         let bucket = self.series.bucket_of(at);
         if self.gang.0 != bucket {
-            let waiting_jobs = state.waiting.iter().filter_map(|job| state.live(job));
-            let sum: u64 = waiting_jobs.map(|live| u64::from(live.spec.want.gpus)).sum();
-            self.gang = (bucket, sum as f64 / waiting as f64);
+            self.gang = (bucket, gpus_waited_for(state) as f64 / waiting as f64);
         }
         let gang = self.gang.1.ceil() as u32;
         let stranded: u32 = (state.shapes.iter())
@@ -653,6 +651,22 @@ fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
         (Some(a), Some(b)) => Some(a.min(b)),
         (one, None) | (None, one) => one,
     }
+}
+
+/// GPUs that waiting jobs ask for: all that is asked for but what jobs with a grant do, where that is less to count.
+fn gpus_waited_for(state: &State) -> u64 {
+    let asked = |jobs: &IdSet<JobId>| -> u64 {
+        let jobs = jobs.iter().filter_map(|job| state.live(job));
+        jobs.map(|live| u64::from(live.spec.want.gpus)).sum()
+    };
+    let queued = state.waiting.len() + state.granted.len() + state.unadmitted.len();
+    // A job that is admitted and in neither queue, as one set aside, is asked for too.
+    if state.jobs.len() != queued || state.granted.len() >= state.waiting.len() {
+        return asked(&state.waiting);
+    }
+    let rest = state.demand - asked(&state.granted);
+    debug_assert_eq!(rest, asked(&state.waiting), "demand is that of both queues");
+    rest
 }
 
 /// Puts what came of jobs in the order of their ids. Where none is missing, each goes straight to its place.
