@@ -3,7 +3,9 @@
 use crate::engine::Engine;
 use std::sync::Arc;
 use trainyard_framework::{ChangeCursor, Shortage, shapes, used_permille};
-use trainyard_types::{Allocation, Decision, End, Fault, JobId, NodeId, Phase, Quality, Time};
+use trainyard_types::{
+    Allocation, Change, Decision, End, Fault, JobId, NodeId, Phase, Quality, Time,
+};
 
 /// How many faults are kept as samples.
 const FAULT_SAMPLES_MAX: usize = 16;
@@ -33,18 +35,20 @@ impl Engine {
         if decision.changes.is_empty() {
             self.stats.idle_decisions += 1;
         }
-        let mut lifted: Vec<(JobId, Option<Allocation>, Option<Allocation>)> = Vec::new();
-        for change in decision.changes {
-            if let Some(fault) = self.unchangeable(at, change.job, change.to.as_ref()) {
-                self.drop_change(fault, overtaken);
-                continue;
+        // What jobs had, in the order of the changes; most that are given something had nothing.
+        let mut lifted: Vec<(JobId, Allocation)> = Vec::new();
+        decision.changes.retain(|change| {
+            let fault = self.unchangeable(at, change.job, change.to.as_ref());
+            match fault {
+                Some(fault) => self.drop_change(fault, overtaken),
+                None => lifted.extend(self.unplan(at, change.job).map(|old| (change.job, old))),
             }
-            let old = self.state.live(change.job).and_then(|live| live.state.planned.clone());
-            self.unplan(at, change.job);
-            lifted.push((change.job, old, change.to));
-        }
+            fault.is_none()
+        });
+        let mut lifted = lifted.into_iter().peekable();
         let mut taken = Vec::new();
-        for (job, old, to) in lifted {
+        for Change { job, to } in decision.changes {
+            let old = lifted.next_if(|(lost, _)| *lost == job).map(|(_, old)| old);
             let Some(to) = to else {
                 taken.extend(old.map(|old| (job, old)));
                 continue;

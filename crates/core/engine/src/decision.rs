@@ -35,6 +35,13 @@ impl DecisionRequest {
 impl Engine {
     /// Fires what is due, asks the policy if it must be asked, and says what is to be done.
     pub fn step(&mut self, at: Time, pipeline: &mut Pipeline) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.step_into(at, pipeline, &mut actions);
+        actions
+    }
+
+    /// The same into a list, which is emptied first: a host that makes many steps uses its room again.
+    pub fn step_into(&mut self, at: Time, pipeline: &mut Pipeline, actions: &mut Vec<Action>) {
         let at = self.advance(at);
         self.fire_timers(at);
         if self.begin_decision(at, pipeline.usage_half_life) {
@@ -43,7 +50,8 @@ impl Engine {
             self.conclude_seen(at, seen, outcome);
         }
         self.reconcile(at);
-        std::mem::take(&mut self.outbox)
+        actions.clear();
+        std::mem::swap(actions, &mut self.outbox);
     }
 
     /// Fires what is due, and says what the policy must be asked now, if anything: one request at a time. The host goes
@@ -110,7 +118,9 @@ impl Engine {
 
     /// Takes a decision. Without one the plan is kept, and after too many failures the fallback order takes over.
     fn conclude_seen(&mut self, at: Time, seen: ChangeCursor, outcome: PolicyOutcome) {
-        self.notes.clear();
+        if !self.notes.is_empty() {
+            self.notes.clear();
+        }
         let again = self.wants_decision;
         let failures = match outcome {
             PolicyOutcome::Decided(decision) => {

@@ -3,6 +3,7 @@
 use crate::fallback;
 use crate::machines::Machines;
 use crate::occupancy::Occupancy;
+use crate::own_state::{OwnState, Writable};
 use crate::resizing::Resizing;
 use crate::setup::{Setup, Trigger};
 use serde::Serialize;
@@ -16,7 +17,7 @@ use trainyard_types::{
 
 /// The engine. See the crate's documentation.
 pub struct Engine {
-    pub(crate) state: Arc<State>,
+    pub(crate) state: OwnState,
     pub(crate) free: Free,
     pub(crate) real: Occupancy,
     pub(crate) machines: Machines,
@@ -36,7 +37,7 @@ pub struct Engine {
     /// Jobs that must stop because a window is about to begin.
     pub(crate) leaving: BTreeSet<JobId>,
     /// Jobs whose plan differs from reality.
-    pub(crate) dirty: BTreeSet<JobId>,
+    pub(crate) dirty: IdSet<JobId>,
     /// Jobs that a user sends back to the queue and that have not stopped yet.
     pub(crate) requeued: BTreeSet<JobId>,
     /// Jobs that were told of other GPUs and have not gone over to them yet.
@@ -149,7 +150,7 @@ impl Engine {
             free: Free::new(&cluster),
             real: Occupancy::new(&cluster),
             machines: Machines::new(&cluster),
-            state: Arc::new(state),
+            state: OwnState::new(state),
             beliefs,
             setup,
             timers: BTreeSet::new(),
@@ -159,7 +160,7 @@ impl Engine {
             ending: BTreeMap::new(),
             evicted: BTreeSet::new(),
             leaving: BTreeSet::new(),
-            dirty: BTreeSet::new(),
+            dirty: IdSet::default(),
             requeued: BTreeSet::new(),
             resizing: BTreeMap::new(),
             touched: IdSet::default(),
@@ -256,14 +257,17 @@ impl Engine {
                 called.map(|time| time.max(self.slot_over(span)))
             }
         };
-        [timer, wake].into_iter().flatten().min()
+        match (timer, wake) {
+            (Some(timer), Some(wake)) => Some(timer.min(wake)),
+            (one, None) | (None, one) => one,
+        }
     }
 
     /// A frozen copy of what is known, for a policy that thinks while the engine goes on.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             now: self.state.now,
-            state: Arc::clone(&self.state),
+            state: self.state.freeze(),
             free: self.free.clone(),
             beliefs: Arc::clone(&self.beliefs),
         }
@@ -287,6 +291,13 @@ impl Engine {
     /// Jobs that ended since the last call, as they were at their end.
     pub fn take_over(&mut self) -> Vec<(Arc<Live>, End)> {
         std::mem::take(&mut self.over)
+    }
+
+    /// The same into a list, which is emptied first.
+    #[inline]
+    pub fn take_over_into(&mut self, over: &mut Vec<(Arc<Live>, End)>) {
+        over.clear();
+        std::mem::swap(over, &mut self.over);
     }
 
     /// Until when a node is left alone because it failed too often.
@@ -325,8 +336,9 @@ impl Engine {
         Arc::get_mut(&mut self.beliefs).expect("no other owner has a fresh copy")
     }
 
+    #[inline]
     pub(crate) fn state_mut(&mut self) -> &mut State {
-        Arc::make_mut(&mut self.state)
+        self.state.write()
     }
 
     pub(crate) fn advance(&mut self, at: Time) -> Time {

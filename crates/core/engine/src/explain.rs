@@ -50,7 +50,7 @@ impl Engine {
     /// A frozen copy of all that explanations rest on.
     pub fn outlook(&self) -> Outlook {
         let (blocked, notes) = (self.blocked.clone(), self.notes.clone());
-        Outlook { state: Arc::clone(&self.state), blocked, notes, looked_at: OnceLock::new() }
+        Outlook { state: self.state.freeze(), blocked, notes, looked_at: OnceLock::new() }
     }
 }
 

@@ -14,7 +14,7 @@ impl Engine {
     /// done, and those to come are done at once.
     pub fn fork(&self, at: Time) -> Engine {
         let mut fork = Engine {
-            state: Arc::clone(&self.state),
+            state: self.state.clone(),
             free: self.free.clone(),
             real: self.real.clone(),
             machines: self.machines.clone(),

@@ -48,7 +48,7 @@ impl Engine {
             }
             let settled = state.phase != Phase::Running || state.planned == state.held;
             assert!(
-                settled || self.dirty.contains(&id),
+                settled || self.dirty.contains(id),
                 "{id} runs otherwise than planned and is not marked for reconciliation"
             );
         }

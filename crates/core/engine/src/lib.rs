@@ -25,6 +25,7 @@ mod lifecycle;
 mod loans;
 mod machines;
 mod occupancy;
+mod own_state;
 mod persisted;
 mod reconcile;
 mod resizing;

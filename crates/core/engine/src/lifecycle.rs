@@ -3,10 +3,10 @@
 use crate::engine::{Block, Engine, Timer};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
-use trainyard_framework::{Live, used_permille};
+use trainyard_framework::{Live, State, used_permille};
 use trainyard_types::{
-    Action, Attempt, Cause, Cluster, Config, End, Job, JobId, JobState, Measured, Phase, Progress,
-    Rate, Reason, Sample, Span, Time, Work,
+    Action, Allocation, Attempt, Cause, Cluster, Config, End, Job, JobId, JobState, Measured,
+    Phase, Progress, Rate, Reason, Sample, Span, Time, Work,
 };
 
 impl Engine {
@@ -269,22 +269,20 @@ impl Engine {
     pub(crate) fn over(&mut self, at: Time, job: JobId, end: End) {
         let mut queue: SmallVec<[(JobId, End); 2]> = smallvec![(job, end)];
         while let Some((job, end)) = queue.pop() {
-            self.unplan(at, job);
-            self.leave_queue(job);
-            let Some(live) = self.state_mut().jobs.remove(&job) else { continue };
+            let Some(live) = self.take_out(at, job) else { continue };
             assert!(live.state.held.is_none(), "{job} has ended but still holds GPUs");
-            let state = self.state_mut();
-            state.changed.push(job);
-            state.ended.push((job, at));
-            self.blocked.remove(&job);
-            self.evicted.remove(&job);
-            self.leaving.remove(&job);
-            self.requeued.remove(&job);
-            self.dirty.remove(&job);
+            self.state_mut().ended.push((job, at));
+            if !self.blocked.is_empty() {
+                self.blocked.remove(&job);
+            }
+            self.clear_orders(job);
+            self.dirty.remove(job);
             self.touched.insert(job);
             self.ends[job.index()] = Some(end);
             self.outbox.push(Action::Ended { job, at, end });
-            self.beliefs_mut().over(&live.spec);
+            if self.beliefs.learns() {
+                self.beliefs_mut().over(&live.spec);
+            }
             self.over.push((live, end));
             self.wants_decision = true;
             for next in self.dependents.remove(&job).unwrap_or_default() {
@@ -298,10 +296,47 @@ impl Engine {
         }
     }
 
-    /// Takes a job's grant away in the plan; reconciling stops it if it runs.
-    pub(crate) fn unplan(&mut self, at: Time, job: JobId) {
-        let Some(live) = self.state_mut().live_mut(job) else { return };
-        let Some(planned) = live.state.planned.take() else { return };
+    /// Takes a job out of all that is known, with its grant and its place in every queue.
+    fn take_out(&mut self, at: Time, job: JobId) -> Option<Arc<Live>> {
+        let Some(mut live) = self.state_mut().jobs.remove(&job) else {
+            self.leave_queue(job);
+            return None;
+        };
+        let own = &mut Arc::make_mut(&mut live).state;
+        let (planned, admitted) = (own.planned.take(), std::mem::take(&mut own.admitted));
+        if let Some(planned) = planned {
+            self.free.give(&planned);
+            self.count_granted(at, live.spec.tenant, -(used_permille(&planned) as i64));
+        }
+        let state = self.state_mut();
+        state.granted.remove(job);
+        state.waiting.remove(job);
+        state.unadmitted.remove(job);
+        state.changed.push(job);
+        if admitted {
+            state.demand -= u64::from(live.spec.want.gpus);
+        }
+        Some(live)
+    }
+
+    /// What a job was told to do is done or void.
+    fn clear_orders(&mut self, job: JobId) {
+        for orders in [&mut self.evicted, &mut self.leaving, &mut self.requeued] {
+            if !orders.is_empty() {
+                orders.remove(&job);
+            }
+        }
+        if !self.resizing.is_empty() {
+            self.resizing.remove(&job);
+        }
+    }
+
+    /// Takes a job's grant away in the plan and tells what it was; reconciling stops the job if it runs.
+    pub(crate) fn unplan(&mut self, at: Time, job: JobId) -> Option<Allocation> {
+        // Most jobs that are asked about have none, and a look costs less than a write.
+        self.state.live(job)?.state.planned.as_ref()?;
+        let live = self.state_mut().live_mut(job)?;
+        let planned = live.state.planned.take()?;
         let tenant = live.spec.tenant;
         self.free.give(&planned);
         self.count_granted(at, tenant, -(used_permille(&planned) as i64));
@@ -310,6 +345,7 @@ impl Engine {
         state.waiting.insert(job);
         state.changed.push(job);
         self.dirty.insert(job);
+        Some(planned)
     }
 
     /// Counts thousandths of GPUs granted to a tenant and all above it.
@@ -324,16 +360,16 @@ impl Engine {
         }
     }
 
-    /// Moves a job to another phase, counting the time it spent in the last one.
-    pub(crate) fn enter(&mut self, at: Time, job: JobId, phase: Phase) {
+    /// Moves a job to another phase, counting the time it spent in the last one. The job, to be written further: each
+    /// time it is looked up for that costs.
+    pub(crate) fn enter(&mut self, at: Time, job: JobId, phase: Phase) -> &mut Live {
         self.touched.insert(job);
-        let kind = self.state.live(job).and_then(|live| {
-            let held = live.state.held.as_ref().filter(|_| live.state.is_placed())?;
-            Some(self.state.cluster.node(held.placement.masks()[0].0).kind)
-        });
-        let live = self.state_mut().live_mut(job).expect("only live jobs change phase");
+        let State { jobs, cluster, .. } = self.state_mut();
+        let live = jobs.get_mut(&job).map(Arc::make_mut).expect("only live jobs change phase");
         let state = &mut live.state;
-        if let Some(kind) = kind {
+        let held = state.held.as_ref().filter(|_| state.is_placed());
+        if let Some(held) = held {
+            let kind = cluster.node(held.placement.masks()[0].0).kind;
             let span = at.since(state.since);
             state.gpu_time = state.attained(at);
             state.ran += span;
@@ -344,23 +380,19 @@ impl Engine {
         }
         state.since = at;
         state.phase = phase;
+        live
     }
 
     /// The GPUs of a job are free again.
     fn vacate(&mut self, at: Time, job: JobId, done: Work) {
         let next = if self.blocked.contains_key(&job) { Phase::Blocked } else { Phase::Waiting };
-        self.enter(at, job, next);
-        self.evicted.remove(&job);
-        self.leaving.remove(&job);
-        self.requeued.remove(&job);
-        self.resizing.remove(&job);
-        let state = self.state_mut();
-        let live = state.live_mut(job).expect("current");
+        let live = self.enter(at, job, next);
         live.state.progress = Progress { done, at, rate: Rate(0.0) };
         live.state.queued_at = at;
         let held = live.state.held.take();
         let planned = live.state.planned.is_some();
-        state.changed.push(job);
+        self.state_mut().changed.push(job);
+        self.clear_orders(job);
         if let Some(held) = held {
             self.real.give(&held);
             for &(node, _) in held.placement.masks() {
@@ -400,9 +432,9 @@ impl Engine {
 
     fn eligible(&mut self, at: Time, job: JobId) {
         let admitted = self.state.live(job).is_some_and(|live| live.state.admitted);
-        self.enter(at, job, if admitted { Phase::Waiting } else { Phase::Unadmitted });
+        let live = self.enter(at, job, if admitted { Phase::Waiting } else { Phase::Unadmitted });
+        live.state.queued_at = at;
         let state = self.state_mut();
-        state.live_mut(job).expect("live").state.queued_at = at;
         if admitted {
             state.waiting.insert(job);
             state.changed.push(job);
@@ -414,13 +446,12 @@ impl Engine {
 
     /// Lets an eligible job take part.
     pub(crate) fn admit(&mut self, at: Time, job: JobId) {
-        self.enter(at, job, Phase::Waiting);
+        let live = self.enter(at, job, Phase::Waiting);
+        live.state.admitted = true;
+        let gpus = u64::from(live.spec.want.gpus);
         let state = self.state_mut();
         state.unadmitted.remove(job);
         state.waiting.insert(job);
-        let live = state.live_mut(job).expect("eligible jobs are live");
-        live.state.admitted = true;
-        let gpus = u64::from(live.spec.want.gpus);
         state.demand += gpus;
     }
 

@@ -3,7 +3,6 @@
 use crate::engine::{Engine, Timer};
 use crate::occupancy::Occupancy;
 use smallvec::SmallVec;
-use std::sync::Arc;
 use trainyard_types::{Action, Allocation, Attempt, End, JobId, NodeId, Phase, Time, Why};
 
 impl Engine {
@@ -12,7 +11,7 @@ impl Engine {
         if self.dirty.is_empty() {
             return;
         }
-        let mut dirty: SmallVec<[JobId; 8]> = self.dirty.iter().copied().collect();
+        let mut dirty: SmallVec<[JobId; 8]> = self.dirty.iter().collect();
         // Shares that are given up come first: another job on the same GPU may be waiting for them.
         if dirty.len() > 1 && dirty.iter().any(|job| self.gives_up_a_share(*job)) {
             dirty.sort_by_key(|job| !self.gives_up_a_share(*job));
@@ -26,13 +25,13 @@ impl Engine {
     /// Stops or adjusts a job that holds GPUs. False if it holds none and is to be launched.
     fn settle(&mut self, at: Time, job: JobId) -> bool {
         let Some(live) = self.state.live(job) else {
-            self.dirty.remove(&job);
+            self.dirty.remove(job);
             return true;
         };
         let state = &live.state;
         let Some(held) = &state.held else {
             if state.planned.is_none() {
-                self.dirty.remove(&job);
+                self.dirty.remove(job);
                 return true;
             }
             return false;
@@ -49,7 +48,7 @@ impl Engine {
         }
         match &state.planned {
             Some(planned) if planned == held && state.phase != Phase::Saving => {
-                self.dirty.remove(&job);
+                self.dirty.remove(job);
             }
             Some(planned) if self.adjustable(job) => {
                 let change = (held.clone(), planned.clone());
@@ -91,7 +90,7 @@ impl Engine {
                     }
                     self.state_mut().live_mut(job).expect("live").state.held = Some(planned);
                 }
-                self.dirty.remove(&job);
+                self.dirty.remove(job);
             }
         }
         self.touched.insert(job);
@@ -178,17 +177,14 @@ impl Engine {
         if self.shut_at(job, &planned).is_some() {
             // It was planned in time, and its GPUs came free too late for it to be gone before a window.
             self.unplan(at, job);
-            self.dirty.remove(&job);
+            self.dirty.remove(job);
             self.wants_decision = true;
             self.wake_at = Some(at);
             return;
         }
         self.real.take(&planned);
-        self.enter(at, job, Phase::Starting);
-        let state = self.state_mut();
-        state.changed.push(job);
-        let live = state.live_mut(job).expect("caller checked");
-        let spec = Arc::clone(&live.spec);
+        let live = self.enter(at, job, Phase::Starting);
+        let run_max = live.spec.run_max;
         let own = &mut live.state;
         own.attempt = Attempt(own.attempt.0 + 1);
         own.restarts = own.attempt.0 - 1;
@@ -196,11 +192,12 @@ impl Engine {
         own.last_start = Some(at);
         own.held = Some(planned.clone());
         let (attempt, ran) = (own.attempt, own.ran);
-        if let Some(limit) = spec.run_max {
+        self.state_mut().changed.push(job);
+        if let Some(limit) = run_max {
             self.timers.insert((at + limit.minus(ran), Timer::Limit(job, attempt)));
         }
         self.stats.launches += 1;
-        self.dirty.remove(&job);
+        self.dirty.remove(job);
         self.outbox.push(Action::Launch { job, attempt, allocation: planned });
     }
 }

@@ -1,9 +1,9 @@
 //! Asking the policy: it changes nothing, so that it can run beside the engine on a snapshot.
 
 use crate::kept;
+use crate::own_state::Writable;
 use smallvec::SmallVec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use trainyard_framework::{
     Admission, Beliefs, Cx, Free, Offer, Pipeline, PolicyError, State, View,
 };
@@ -24,9 +24,9 @@ pub enum PolicyOutcome {
 
 /// Asks a policy which jobs are admitted, and then which job gets how much, where and how. State and `free` are left as
 /// they were, but for `free` after a panic. A policy that failed forgets: its memory may be half of something.
-pub(crate) fn think(
+pub(crate) fn think<S: Writable>(
     now: Time,
-    state: &mut Arc<State>,
+    state: &mut S,
     free: &mut Free,
     beliefs: &dyn Beliefs,
     (pipeline, cx): (&mut Pipeline, &mut Cx),
@@ -38,12 +38,12 @@ pub(crate) fn think(
         let verdicts = admission(now, state, beliefs, (pipeline, cx));
         for (job, verdict) in &verdicts {
             if *verdict == Verdict::Accept {
-                admitted.extend(admit(now, Arc::make_mut(state), *job));
+                admitted.extend(admit(now, state.write(), *job));
             }
         }
         let kept = kept::allocate(now, state, free, beliefs, pipeline);
         if let Some(kept) = &kept {
-            hidden = Some(kept::hide(Arc::make_mut(state), kept));
+            hidden = Some(kept::hide(state.write(), kept));
             kept.apply(free);
         }
         let decision = allocation(now, state, free, beliefs, (pipeline, cx));
@@ -58,10 +58,10 @@ pub(crate) fn think(
         Ok(decision)
     }));
     if let Some(hidden) = hidden {
-        kept::show(Arc::make_mut(state), hidden);
+        kept::show(state.write(), hidden);
     }
     if !admitted.is_empty() {
-        take_back(Arc::make_mut(state), &admitted);
+        take_back(state.write(), &admitted);
     }
     let outcome = match outcome {
         Ok(Ok(decision)) => return PolicyOutcome::Decided(decision),

@@ -48,7 +48,10 @@ pub trait AdmissionControl: Send {
 
 /// Jobs that wait for admission, in order of arrival. What is not answered stays and is asked again.
 pub struct Admission<'a> {
-    queue: Box<dyn Iterator<Item = JobId> + 'a>,
+    unadmitted: &'a IdSet<JobId>,
+    /// The first that may not have been asked about, and how many were not.
+    from: JobId,
+    left: usize,
     controls: &'a mut [Box<dyn AdmissionControl>],
     view: &'a View<'a>,
     current: Option<JobId>,
@@ -63,15 +66,15 @@ impl<'a> Admission<'a> {
         view: &'a View<'a>,
     ) -> Admission<'a> {
         controls.iter_mut().for_each(|control| control.begin(view));
-        let queue = Box::new(unadmitted.iter());
-        Admission { queue, controls, view, current: None, verdicts: Vec::new() }
+        let (from, left) = (JobId(0), unadmitted.len());
+        Admission { unadmitted, from, left, controls, view, current: None, verdicts: Vec::new() }
     }
 
     /// The next job to answer about: one that every control passes.
     #[allow(clippy::should_implement_trait)] // It is a cursor: the answers go to the same object.
     pub fn next(&mut self) -> Option<JobId> {
         loop {
-            self.current = self.queue.next();
+            self.current = self.step();
             let id = self.current?;
             match self.control(id) {
                 Control::Pass => return Some(id),
@@ -80,11 +83,18 @@ impl<'a> Admission<'a> {
                 Control::Reject(reason) => self.answer(Verdict::Reject(reason)),
                 Control::Close(reason) => {
                     self.answer(Verdict::Hold(reason));
-                    self.queue = Box::new(std::iter::empty());
+                    self.left = 0;
                     return None;
                 }
             }
         }
+    }
+
+    fn step(&mut self) -> Option<JobId> {
+        self.left = self.left.checked_sub(1)?;
+        let id = self.unadmitted.at_least(self.from)?;
+        self.from = JobId(id.0.saturating_add(1));
+        Some(id)
     }
 
     /// What the first control says that neither passes a job nor keeps it; a job is kept when no other control objects.

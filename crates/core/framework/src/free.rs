@@ -371,11 +371,12 @@ impl Free {
 
     /// All of these GPUs, each wholly free or wholly taken, become the other.
     fn set_gpus(&mut self, node: NodeId, mask: u64, left: u16) {
+        let NodeFree { gpus, base, .. } = self.nodes[node.index()];
+        let slots = &mut self.left[base as usize..base as usize + usize::from(gpus)];
         for gpu in bits(mask) {
-            let at = GpuAt { node, gpu };
-            let slot = self.slot(at);
-            let old = std::mem::replace(&mut self.left[slot], left);
-            assert!(old + left == WHOLE, "{at} was taken or given back more than once");
+            let old = std::mem::replace(&mut slots[usize::from(gpu)], left);
+            let is_other = old + left == WHOLE;
+            assert!(is_other, "{} was taken or given back more than once", GpuAt { node, gpu });
         }
     }
 

@@ -28,6 +28,14 @@ impl Class {
             leaving: Leaving::of(job, view),
         }
     }
+
+    /// Whether a job is of this class.
+    fn is_of(&self, job: JobRef<'_>, view: &View<'_>) -> bool {
+        self.want == job.spec.want
+            && self.model == view.profiled(job)
+            && self.tenant == view.state().has_ceilings.then_some(job.spec.tenant)
+            && self.leaving == Leaving::of(job, view)
+    }
 }
 
 /// What decides before which windows a job can be gone.
@@ -58,8 +66,14 @@ impl Leaving {
 
 #[derive(Copy, Clone, Debug)]
 enum Seat {
-    Waiting { class: usize },
-    Running { fall: u32 },
+    Waiting {
+        class: usize,
+    },
+    /// Whether it stands in the order of those that run.
+    Running {
+        fall: u32,
+        seated: bool,
+    },
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -79,13 +93,23 @@ pub(crate) struct RankIndex {
     /// The windows it was made for.
     windows: u64,
     entries: FxHashMap<JobId, Entry>,
-    /// Classes by number; one without jobs is vacant and its number is given to the next.
+    /// Classes by number. Where there are more than a few, one without jobs is vacant and its number is given to the
+    /// next.
     classes: Vec<(Class, Ordered)>,
     class_of: FxHashMap<Class, usize>,
     vacant: Vec<usize>,
     running: BTreeMap<u32, Ordered>,
-    changes: BTreeSet<(Time, JobId)>,
+    /// Running jobs that may not stand in the order yet: it is only needed when one of them must go, and most jobs come
+    /// and end without that.
+    unseated: Vec<JobId>,
+    /// When keys change; void where the entry of the job says another moment.
+    changes: BinaryHeap<Reverse<(Time, JobId)>>,
 }
+
+/// Up to so many classes are told apart by looking at each, and kept when they have no job.
+const FEW_CLASSES: usize = 16;
+/// How many void moments and jobs to be seated there may be beside twice those that are not.
+const VOID_MAX: usize = 64;
 
 /// A walk over the waiting jobs in order of their keys, class by class.
 pub(crate) struct Turn {
@@ -108,11 +132,14 @@ impl RankIndex {
                     self.update(rank, view, job, running);
                 }
             }
-            while let Some(&(time, job)) = self.changes.first() {
+            while let Some(&Reverse((time, job))) = self.changes.peek() {
                 if time > view.now {
                     break;
                 }
-                self.update(rank, view, job, running);
+                self.changes.pop();
+                if self.changes_then(job, time) {
+                    self.update(rank, view, job, running);
+                }
             }
         } else {
             *self = RankIndex { windows, ..RankIndex::default() };
@@ -127,8 +154,19 @@ impl RankIndex {
     }
 
     /// When the next key changes by itself.
-    pub(crate) fn next_change(&self, now: Time) -> Option<Time> {
-        self.changes.iter().map(|(time, _)| *time).find(|time| *time > now)
+    pub(crate) fn next_change(&mut self, now: Time) -> Option<Time> {
+        loop {
+            let &Reverse((time, job)) = self.changes.peek()?;
+            if time > now && self.changes_then(job, time) {
+                return Some(time);
+            }
+            self.changes.pop();
+        }
+    }
+
+    /// Whether that is when the key of a job changes, and not what was said of it before.
+    fn changes_then(&self, job: JobId, time: Time) -> bool {
+        self.entries.get(&job).is_some_and(|entry| entry.changes_at == Some(time))
     }
 
     /// Whether any waiting job asks for less than a whole GPU.
@@ -146,7 +184,7 @@ impl RankIndex {
 
     /// Whether what is free and what runs behind `key` could make room for the grant, by count.
     pub(crate) fn enough_behind(
-        &self,
+        &mut self,
         key: &Key,
         grant: &Grant,
         view: &View<'_>,
@@ -160,7 +198,8 @@ impl RankIndex {
         if room >= need {
             return true;
         }
-        for job in self.worst_first(key, view.now) {
+        self.seat_running();
+        for job in self.worst_first(*key, view.now) {
             let Some(planned) = offer.plan(job) else { continue };
             room += planned.placement.gpus();
             if room >= need {
@@ -170,9 +209,19 @@ impl RankIndex {
         false
     }
 
-    /// Running jobs that `key` beats, worst first.
-    pub(crate) fn worst_first(&self, key: &Key, now: Time) -> impl Iterator<Item = JobId> + '_ {
-        let key = *key;
+    /// Puts the running jobs in order that do not stand there yet.
+    pub(crate) fn seat_running(&mut self) {
+        for id in self.unseated.drain(..) {
+            let Some(entry) = self.entries.get_mut(&id) else { continue };
+            if let Seat::Running { fall, seated: seated @ false } = &mut entry.seat {
+                *seated = true;
+                self.running.entry(*fall).or_default().insert((entry.key, id));
+            }
+        }
+    }
+
+    /// Running jobs that `key` beats, worst first; all of them must be seated.
+    pub(crate) fn worst_first(&self, key: Key, now: Time) -> impl Iterator<Item = JobId> + '_ {
         let mut lanes: Vec<_> =
             self.running.iter().map(|(&fall, jobs)| (fall, jobs.iter().rev().peekable())).collect();
         std::iter::from_fn(move || {
@@ -193,46 +242,80 @@ impl RankIndex {
     }
 
     fn update<R: Rank>(&mut self, rank: &mut R, view: &View<'_>, id: JobId, running: bool) {
-        self.remove(id);
         let Some(job) = view.job(id) else {
+            self.remove(id);
             rank.over(id, view);
             return;
         };
         let state = view.state();
         let waiting = state.waiting.contains(id);
         if !(waiting || running && state.granted.contains(id)) {
+            self.remove(id);
             return;
         }
         let mut key = rank.rank(job, view);
-        let seat = if waiting {
+        let fall = if waiting { 0 } else { rank.fall(job, view) };
+        let changes_at = rank.changes_at(job, view).filter(|time| *time > view.now);
+        if waiting {
+            self.remove(id);
             let class = self.class(job, view);
             self.classes[class].1.insert((key, id));
-            Seat::Waiting { class }
+            self.entries.insert(id, Entry { seat: Seat::Waiting { class }, key, changes_at });
         } else {
-            let fall = rank.fall(job, view);
             key.value = key.value.saturating_add(shift(fall, view.now));
-            self.running.entry(fall).or_default().insert((key, id));
-            Seat::Running { fall }
-        };
-        let changes_at = rank.changes_at(job, view).filter(|time| *time > view.now);
-        if let Some(time) = changes_at {
-            self.changes.insert((time, id));
+            if self.runs_as(id, (fall, key, changes_at)) {
+                return;
+            }
+            self.remove(id);
+            let seat = Seat::Running { fall, seated: false };
+            self.entries.insert(id, Entry { seat, key, changes_at });
+            self.unseated.push(id);
         }
-        self.entries.insert(id, Entry { seat, key, changes_at });
+        if let Some(time) = changes_at {
+            self.changes.push(Reverse((time, id)));
+        }
+        self.drop_void();
+    }
+
+    /// Whether a job is known to run with this key, as after an event that changed nothing its key depends on.
+    fn runs_as(&self, id: JobId, new: (u32, Key, Option<Time>)) -> bool {
+        let Some(Entry { seat, key, changes_at }) = self.entries.get(&id) else { return false };
+        matches!(seat, Seat::Running { fall, .. } if (*fall, *key, *changes_at) == new)
+    }
+
+    /// Drops what is void once it is most of what there is.
+    fn drop_void(&mut self) {
+        let most = 2 * self.entries.len() + VOID_MAX;
+        if self.unseated.len() > most {
+            let stands_aside =
+                |entry: &Entry| matches!(entry.seat, Seat::Running { seated: false, .. });
+            self.unseated.retain(|job| self.entries.get(job).is_some_and(stands_aside));
+            self.unseated.sort_unstable();
+            self.unseated.dedup();
+        }
+        if self.changes.len() > most {
+            let mut kept = std::mem::take(&mut self.changes).into_vec();
+            kept.retain(|Reverse((time, job))| self.changes_then(*job, *time));
+            kept.sort_unstable();
+            kept.dedup();
+            self.changes = BinaryHeap::from(kept);
+        }
     }
 
     fn remove(&mut self, id: JobId) {
         let Some(entry) = self.entries.remove(&id) else { return };
         match entry.seat {
             Seat::Waiting { class } => {
-                let (alike, jobs) = &mut self.classes[class];
+                let jobs = &mut self.classes[class].1;
                 jobs.remove(&(entry.key, id));
-                if jobs.is_empty() {
+                if jobs.is_empty() && self.classes.len() > FEW_CLASSES {
+                    let alike = &self.classes[class].0;
                     self.class_of.remove(alike);
                     self.vacant.push(class);
                 }
             }
-            Seat::Running { fall } => {
+            Seat::Running { seated: false, .. } => {}
+            Seat::Running { fall, seated: true } => {
                 if let Some(jobs) = self.running.get_mut(&fall) {
                     jobs.remove(&(entry.key, id));
                     if jobs.is_empty() {
@@ -241,12 +324,15 @@ impl RankIndex {
                 }
             }
         }
-        if let Some(time) = entry.changes_at {
-            self.changes.remove(&(time, id));
-        }
     }
 
     fn class(&mut self, job: JobRef<'_>, view: &View<'_>) -> usize {
+        if self.classes.len() <= FEW_CLASSES {
+            let mut known = self.classes.iter();
+            if let Some(number) = known.position(|(class, _)| class.is_of(job, view)) {
+                return number;
+            }
+        }
         let class = Class::of(job, view);
         if let Some(&number) = self.class_of.get(&class) {
             return number;

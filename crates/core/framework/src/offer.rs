@@ -2,11 +2,12 @@
 
 mod by_rules;
 mod host;
+mod touched;
 
 use crate::{Ask, Free, JobRef, Placer, View, shapes};
-use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeSet;
+use touched::{Touched, TouchedJobs};
 use trainyard_types::placement::lowest_bits;
 use trainyard_types::{
     Allocation, Change, Fault, Grant, HostShare, JobId, Knobs, NodeId, Note, Phase, Placement,
@@ -39,12 +40,8 @@ pub struct Offer<'a> {
     place: &'a mut dyn Placer,
     /// In the scope of everything: free now, leaving aside what lifted jobs may want to keep.
     open: Option<Box<Free>>,
-    /// Each job touched so far.
-    touched: FxHashMap<JobId, Touched>,
-    /// Touched jobs in order of their newest grant.
-    order: Vec<JobId>,
+    touched: TouchedJobs,
     used_permille: Vec<u64>,
-    undo: Vec<(bool, Allocation)>,
     notes: Vec<Note>,
     faults: Vec<Fault>,
     ends: Vec<JobId>,
@@ -52,15 +49,6 @@ pub struct Offer<'a> {
     back: Vec<(NodeId, u64)>,
     wake_at: Option<Time>,
     conserve: bool,
-}
-
-/// What an offer has done with a job so far.
-#[derive(Default)]
-struct Touched {
-    /// Its plan. Boxed, because a map moves its values when others come.
-    plan: Option<Box<Allocation>>,
-    /// Whether it was granted something.
-    is_granted: bool,
 }
 
 /// What an offer came to.
@@ -90,10 +78,8 @@ impl<'a> Offer<'a> {
             free,
             place,
             open: None,
-            touched: FxHashMap::default(),
-            order: Vec::new(),
+            touched: TouchedJobs::default(),
             used_permille: if ceilings { view.state().used_permille.clone() } else { Vec::new() },
-            undo: Vec::new(),
             notes: Vec::new(),
             faults: Vec::new(),
             ends: Vec::new(),
@@ -259,42 +245,42 @@ impl<'a> Offer<'a> {
 
     /// The plan for a job at this point of the offer.
     pub fn plan(&self, job: JobId) -> Option<&Allocation> {
-        match self.touched.get(&job) {
-            Some(touched) => touched.plan.as_deref(),
-            None => self.view.job(job).and_then(|job| job.state.planned.as_ref()),
+        match self.touched.get(job) {
+            Some(touched) => touched.plan.as_ref(),
+            None => self.planned(job),
         }
     }
 
     /// Ends the offer: the difference to the present plan. What is free is as it was before.
     pub fn finish(mut self) -> Outcome {
         if self.conserve {
-            let lost = |job: &JobId| self.plan(*job).is_none();
-            let mut idle: Vec<JobId> = self.order.iter().copied().filter(lost).collect();
+            let lost = self.touched.iter().filter(|one| one.plan.is_none());
+            let mut idle: Vec<JobId> = lost.map(|one| one.job).collect();
             // A job on leftovers comes before the job that it shared with, which would be in its way.
-            idle.sort_by_key(|job| {
-                let planned = self.view.job(*job).and_then(|job| job.state.planned.as_ref());
-                !planned.is_some_and(Allocation::is_on_leftovers)
-            });
+            idle.sort_by_key(|job| !self.planned(*job).is_some_and(Allocation::is_on_leftovers));
             for job in idle {
                 self.restore(job, None);
             }
         }
-        for (taken, allocation) in std::mem::take(&mut self.undo).into_iter().rev() {
-            if taken { self.free.give(&allocation) } else { self.free.take(&allocation) }
-        }
-        for (node, up) in &self.back {
-            self.free.set_up(*node, *up);
+        // What was given comes back first, so that what was taken away finds its room again.
+        for plan in self.touched.iter().filter_map(|one| one.plan.as_ref()) {
+            self.free.give(plan);
         }
         let mut takings = Vec::new();
         let mut givings = Vec::new();
-        for job in self.order {
-            let Some(Touched { plan: to, .. }) = self.touched.remove(&job) else { continue };
-            let from = self.view.job(job).and_then(|job| job.state.planned.as_ref());
-            if from == to.as_deref() {
+        for Touched { job, plan: to, .. } in std::mem::take(&mut self.touched) {
+            let from = self.planned(job);
+            if let Some(from) = from {
+                self.free.take(from);
+            }
+            if from == to.as_ref() {
                 continue;
             }
-            let change = Change { job, to: to.map(|to| *to) };
+            let change = Change { job, to };
             if change.to.is_none() { takings.push(change) } else { givings.push(change) }
+        }
+        for (node, up) in &self.back {
+            self.free.set_up(*node, *up);
         }
         let changes = match takings.is_empty() {
             true => givings,
@@ -321,7 +307,7 @@ impl<'a> Offer<'a> {
             if matches!(job.state.phase, Phase::Blocked | Phase::Unadmitted) {
                 return Err(Fault::NotEligible(id));
             }
-            if self.touched.get(&id).is_some_and(|touched| touched.is_granted) {
+            if self.touched.get(id).is_some_and(|touched| touched.is_granted) {
                 return Err(Fault::Twice(id));
             }
             let want = &job.spec.want;
@@ -381,7 +367,7 @@ impl<'a> Offer<'a> {
             {
                 for job in taken {
                     self.lift(job);
-                    self.touched.entry(job).or_default().is_granted = false;
+                    self.touched.entry(job).is_granted = false;
                 }
                 for (job, host) in lifted {
                     self.restore(job, Some(host));
@@ -389,7 +375,7 @@ impl<'a> Offer<'a> {
                 return GrantOutcome::NoRoom;
             }
             self.put(member.job, allocation);
-            self.touched.entry(member.job).or_default().is_granted = true;
+            self.touched.entry(member.job).is_granted = true;
             taken.push(member.job);
         }
         if let Some(open) = &mut self.open {
@@ -446,7 +432,7 @@ impl<'a> Offer<'a> {
             Shape::Gpus { count, kind, .. } => {
                 let kinds = match kind {
                     Some(kind) => smallvec![*kind],
-                    None => lead.spec.want.kinds.clone(),
+                    None => SmallVec::from_slice(&lead.spec.want.kinds),
                 };
                 self.ask(&Ask::new(lead, grant, *count, kinds))
             }
@@ -464,7 +450,7 @@ impl<'a> Offer<'a> {
 
     /// Whether an allocation is free for a job. Where it already is, the node may be on its way out of service.
     fn has_room(&self, job: JobId, allocation: &Allocation) -> bool {
-        let planned = self.view.job(job).and_then(|job| job.state.planned.as_ref());
+        let planned = self.planned(job);
         let stays = planned.is_some_and(|planned| planned.same_place(allocation));
         let rules = self.view.cluster().rules;
         let alone = shapes::is_alone(rules, allocation, self.free);
@@ -553,18 +539,25 @@ impl<'a> Offer<'a> {
     }
 
     fn plan_knobs(&self, job: JobId) -> Knobs {
-        let planned = self.view.job(job).and_then(|job| job.state.planned.as_ref());
-        planned.map(|allocation| allocation.knobs.clone()).unwrap_or_default()
+        self.planned(job).map(|allocation| allocation.knobs.clone()).unwrap_or_default()
     }
 
     /// Takes a job's plan away in the offer.
     fn lift(&mut self, job: JobId) {
-        let Some(allocation) = self.plan(job).cloned() else { return };
-        self.free.give(&allocation);
-        self.count_use(job, &allocation, false);
-        self.undo.push((false, allocation));
-        self.touched.entry(job).or_default().plan = None;
-        self.order.push(job);
+        if let Some(touched) = self.touched.get_mut(job) {
+            let Some(plan) = touched.plan.take() else { return };
+            self.free.give(&plan);
+            self.count_use(job, &plan, false);
+        } else if let Some(plan) = self.planned(job) {
+            self.free.give(plan);
+            self.count_use(job, plan, false);
+            self.touched.entry(job);
+        }
+    }
+
+    /// The plan for a job as it was before the offer.
+    fn planned(&self, job: JobId) -> Option<&'a Allocation> {
+        self.view.job(job).and_then(|job| job.state.planned.as_ref())
     }
 
     /// Gives a lifted job its former plan back, with what it had of the host when it was lifted, if that is still possible.
@@ -572,10 +565,8 @@ impl<'a> Offer<'a> {
         if self.plan(job).is_some() {
             return;
         }
-        let planned = self.view.job(job).and_then(|job| job.state.planned.clone());
-        let Some(mut allocation) = planned.filter(|planned| !self.goes_back(planned)) else {
-            return;
-        };
+        let planned = self.planned(job).filter(|planned| !self.goes_back(planned));
+        let Some(mut allocation) = planned.cloned() else { return };
         allocation.host_per_gpu = host.unwrap_or(allocation.host_per_gpu);
         if self.free.may_keep(&allocation)
             && shapes::is_alone(self.view.cluster().rules, &allocation, self.free)
@@ -588,9 +579,7 @@ impl<'a> Offer<'a> {
     fn put(&mut self, job: JobId, allocation: Allocation) {
         self.free.take(&allocation);
         self.count_use(job, &allocation, true);
-        self.undo.push((true, allocation.clone()));
-        self.touched.entry(job).or_default().plan = Some(Box::new(allocation));
-        self.order.push(job);
+        self.touched.entry(job).plan = Some(allocation);
     }
 
     fn count_use(&mut self, job: JobId, allocation: &Allocation, more: bool) {

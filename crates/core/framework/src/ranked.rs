@@ -91,6 +91,9 @@ impl<R: Rank> Ranked<R> {
 
     fn changes(&mut self, view: &View<'_>, offer: &mut Offer<'_>) {
         self.index.refresh(&mut self.rank, view, self.preempt);
+        if view.waiting_len() == 0 {
+            return;
+        }
         let mut pass = Pass { left_out: view.waiting_len(), ..Pass::default() };
         for _ in 0..PASSES_MAX {
             pass.displaced = false;
@@ -125,7 +128,8 @@ impl<R: Rank> Ranked<R> {
                 let displaced = offer.free().total() + job.spec.want.gpus > free;
                 pass.displaced |= displaced;
                 pass.left_out = if displaced { usize::MAX } else { pass.left_out - 1 };
-                if self.preempt {
+                // When none is left out, it is not asked when a key changes.
+                if self.preempt && pass.left_out > 0 {
                     pass.wake_at = earlier(pass.wake_at, self.next_change_of(job, view, offer));
                 }
                 continue;
@@ -150,7 +154,8 @@ impl<R: Rank> Ranked<R> {
             return true;
         }
         let key = self.rank.rank(job, view);
-        self.index.worst_first(&key, view.now).next().is_none()
+        self.index.seat_running();
+        self.index.worst_first(key, view.now).next().is_none()
     }
 
     /// When the key of a job will change by itself, once what was offered is done.
@@ -179,7 +184,15 @@ impl<R: Rank> Ranked<R> {
         if !self.index.enough_behind(&key, &grant, view, offer) {
             return offer.grant(&grant);
         }
-        offer.instead(&grant, &mut self.index.worst_first(&key, view.now))
+        // The order of those that run is only needed when one of them must go.
+        let (index, now) = (&mut self.index, view.now);
+        let victims = std::iter::once_with(move || {
+            let index = index;
+            index.seat_running();
+            let index: &RankIndex = index;
+            index.worst_first(key, now)
+        });
+        offer.instead(&grant, &mut victims.flatten())
     }
 
     /// The same as [`Ranked::refill`] for keys that stay while a job waits, and as quick as the jobs that changed or run.

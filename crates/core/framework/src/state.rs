@@ -152,11 +152,13 @@ impl State {
     }
 
     /// A job that is not over.
+    #[inline]
     pub fn live(&self, job: JobId) -> Option<&Live> {
         self.jobs.get(&job).map(Arc::as_ref)
     }
 
     /// A job that is not over, to be written.
+    #[inline]
     pub fn live_mut(&mut self, job: JobId) -> Option<&mut Live> {
         self.jobs.get_mut(&job).map(Arc::make_mut)
     }
@@ -174,11 +176,12 @@ impl State {
     /// A decision was taken that has seen so much.
     pub fn decided(&mut self, seen: ChangeCursor) {
         self.decisions += 1;
-        self.changed.drain(..seen.changed.min(self.changed.len()));
-        self.ended.drain(..seen.ended.min(self.ended.len()));
+        drop_first(&mut self.changed, seen.changed);
+        drop_first(&mut self.ended, seen.ended);
     }
 
     /// The first tenant on the way to the top whose ceiling `extra` thousandths more would pass.
+    #[inline]
     pub fn ceiling_passed(&self, tenant: TenantId, extra: u64) -> Option<TenantId> {
         if !self.has_ceilings {
             return None;
@@ -188,5 +191,14 @@ impl State {
             ceiling
                 .is_some_and(|gpus| self.used_permille[id.index()] + extra > u64::from(gpus) * 1000)
         })
+    }
+}
+
+/// Drops the first so many; nearly always that is all there are.
+fn drop_first<T>(list: &mut Vec<T>, count: usize) {
+    if count >= list.len() {
+        list.clear();
+    } else {
+        list.drain(..count);
     }
 }

@@ -80,7 +80,8 @@ pub trait Beliefs: Send + Sync {
     /// The same beliefs once more, to be thought on while these go on learning.
     fn copied(&self) -> Arc<dyn Beliefs>;
 
-    /// Whether anything is learnt from what jobs report; if not, [`Beliefs::observe`] need not be called.
+    /// Whether anything is learnt from what jobs report; if not, [`Beliefs::observe`] and [`Beliefs::over`] need not be
+    /// called.
     fn learns(&self) -> bool {
         true
     }
@@ -128,6 +129,7 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     /// A view for a policy that declared `needs`.
+    #[inline]
     pub fn new(
         now: Time,
         state: &'a State,
@@ -153,6 +155,7 @@ impl<'a> View<'a> {
     }
 
     /// A job that is not over.
+    #[inline]
     pub fn job(&self, id: JobId) -> Option<JobRef<'a>> {
         self.state.live(id).map(|live| JobRef { spec: &live.spec, state: &live.state })
     }
@@ -390,6 +393,7 @@ impl<'a> View<'a> {
     }
 
     /// Whether a job with a grant may lose it now.
+    #[inline]
     pub fn may_stop(&self, job: JobRef<'_>) -> bool {
         let Some(planned) = &job.state.planned else { return false };
         if job.state.held.is_none() {

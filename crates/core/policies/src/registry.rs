@@ -1,7 +1,10 @@
 //! The one table that makes policies, placers, admission controls and tuners exist.
 
 use crate::{
-    admit, afs_l, afs_p, allox, antman, chronus, conservative, easy, edf, elas, elasticflow, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet, hypersched, kungfu, las, least_laxity, lucid, lyra, muri_antman, muri_l, muri_s, optimus, place, pollux, priority, shockwave, sia, sjf, srsf, srtf, synergy, themis, tiresias,
+    admit, afs_l, afs_p, allox, antman, chronus, conservative, easy, edf, elas, elasticflow,
+    fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet, hypersched,
+    kungfu, las, least_laxity, lucid, lyra, muri_antman, muri_l, muri_s, optimus, place, pollux,
+    priority, shockwave, sia, sjf, srsf, srtf, synergy, themis, tiresias,
 };
 use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 

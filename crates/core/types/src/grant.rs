@@ -21,6 +21,7 @@ pub enum Share {
 
 impl Share {
     /// Thousandths that this share takes away from others.
+    #[inline]
     pub fn permille(self) -> u16 {
         match self {
             Share::Whole => 1000,
@@ -83,7 +84,7 @@ impl HostShare {
 }
 
 /// What one job holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocation {
     /// Which GPUs.
     pub placement: Placement,
@@ -97,6 +98,21 @@ pub struct Allocation {
     pub knobs: Knobs,
     /// Until when it may not be taken away.
     pub lease_until: Option<Time>,
+}
+
+impl Clone for Allocation {
+    /// As a whole: the derived one would copy share by share, and this happens at every event.
+    #[inline]
+    fn clone(&self) -> Allocation {
+        Allocation {
+            placement: self.placement.clone(),
+            shares: SmallVec::from_slice(&self.shares),
+            host_per_gpu: self.host_per_gpu,
+            gpu_memory_mib: self.gpu_memory_mib,
+            knobs: self.knobs.clone(),
+            lease_until: self.lease_until,
+        }
+    }
 }
 
 impl Allocation {
@@ -113,16 +129,19 @@ impl Allocation {
     }
 
     /// The share of its GPU number `index`, counted over the whole placement.
+    #[inline]
     pub fn share(&self, index: usize) -> Share {
         if self.shares.len() == 1 { self.shares[0] } else { self.shares[index] }
     }
 
     /// Whether it takes only what other jobs leave of a GPU.
+    #[inline]
     pub fn is_on_leftovers(&self) -> bool {
         self.shares.iter().any(|share| share.permille() == 0)
     }
 
     /// Whether `other` needs no restart: the same GPUs, whatever the shares of them, the host's part, the lease and the knobs.
+    #[inline]
     pub fn same_place(&self, other: &Allocation) -> bool {
         self.placement == other.placement
     }

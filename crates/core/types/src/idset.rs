@@ -51,18 +51,19 @@ impl<I: Id> IdSet<I> {
     }
 
     /// Whether `id` is a member.
+    #[inline]
     pub fn contains(&self, id: I) -> bool {
         let index = id.to_index();
         self.words.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
     /// Adds `id`; false if it was there already.
+    #[inline]
     pub fn insert(&mut self, id: I) -> bool {
         let index = id.to_index();
         let word = index / 64;
         if word >= self.words.len() {
-            self.words.resize(word + 1, 0);
-            self.summary.resize(word / 64 + 1, 0);
+            self.make_room(word);
         }
         let bit = 1u64 << (index % 64);
         if self.words[word] & bit != 0 {
@@ -86,7 +87,8 @@ impl<I: Id> IdSet<I> {
         self.words[word] &= !bit;
         if self.words[word] == 0 {
             self.summary[word / 64] &= !(1 << (word % 64));
-            if word / 64 == self.begin {
+            // Where none is left, the next that comes says where to begin.
+            if word / 64 == self.begin && self.len > 1 {
                 let rest = self.summary[self.begin..].iter();
                 self.begin += rest.take_while(|groups| **groups == 0).count();
             }
@@ -116,7 +118,16 @@ impl<I: Id> IdSet<I> {
         })
     }
 
+    #[cold]
+    fn make_room(&mut self, word: usize) {
+        self.words.resize(word + 1, 0);
+        self.summary.resize(word / 64 + 1, 0);
+    }
+
     fn next_from(&self, from: usize) -> Option<I> {
+        if self.len == 0 {
+            return None;
+        }
         let from = from.max(self.begin * 64 * 64);
         let word = from / 64;
         let rest = *self.words.get(word)? & (u64::MAX << (from % 64));

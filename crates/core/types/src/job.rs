@@ -411,16 +411,19 @@ impl JobState {
     }
 
     /// GPUs it holds now.
+    #[inline]
     pub fn gpus(&self) -> u32 {
         self.held.as_ref().map_or(0, |allocation| allocation.placement.gpus())
     }
 
     /// Whether it holds GPUs.
+    #[inline]
     pub fn is_placed(&self) -> bool {
         matches!(self.phase, Phase::Starting | Phase::Running | Phase::Saving)
     }
 
     /// GPU time used up to `now`, in GPU-microseconds: the two-dimensional attained service.
+    #[inline]
     pub fn attained(&self, now: Time) -> Span {
         if self.is_placed() {
             self.gpu_time + now.since(self.since).times(u64::from(self.gpus()))
@@ -430,6 +433,7 @@ impl JobState {
     }
 
     /// Time on GPUs up to `now`.
+    #[inline]
     pub fn ran(&self, now: Time) -> Span {
         if self.is_placed() { self.ran + now.since(self.since) } else { self.ran }
     }

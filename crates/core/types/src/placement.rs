@@ -6,9 +6,17 @@ use smallvec::SmallVec;
 use std::fmt;
 
 /// Which GPUs: a mask for each node. Nodes ascend, no mask is empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Placement(SmallVec<[(NodeId, u64); 2]>);
+
+impl Clone for Placement {
+    /// As a whole: the derived one would copy mask by mask, and this happens at every event.
+    #[inline]
+    fn clone(&self) -> Placement {
+        Placement(SmallVec::from_slice(&self.0))
+    }
+}
 
 impl Placement {
     /// Some GPUs of one node.
@@ -33,21 +41,25 @@ impl Placement {
     }
 
     /// The node masks, nodes ascending.
+    #[inline]
     pub fn masks(&self) -> &[(NodeId, u64)] {
         &self.0
     }
 
     /// How many GPUs.
+    #[inline]
     pub fn gpus(&self) -> u32 {
         self.0.iter().map(|(_, mask)| mask.count_ones()).sum()
     }
 
     /// How many nodes.
+    #[inline]
     pub fn nodes(&self) -> u32 {
         self.0.len() as u32
     }
 
     /// Whether there is no GPU in it.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -68,6 +80,7 @@ impl Placement {
     }
 
     /// Its GPUs on one node.
+    #[inline]
     pub fn mask(&self, node: NodeId) -> u64 {
         match self.0.binary_search_by_key(&node, |(id, _)| *id) {
             Ok(index) => self.0[index].1,
@@ -106,6 +119,7 @@ impl Placement {
 }
 
 /// The positions of the set bits, ascending.
+#[inline]
 pub fn bits(mut mask: u64) -> impl Iterator<Item = u8> {
     std::iter::from_fn(move || {
         if mask == 0 {
@@ -118,6 +132,7 @@ pub fn bits(mut mask: u64) -> impl Iterator<Item = u8> {
 }
 
 /// The lowest `count` set bits of `mask`.
+#[inline]
 pub fn lowest_bits(mask: u64, count: u32) -> u64 {
     let mut rest = mask;
     for _ in 0..count {

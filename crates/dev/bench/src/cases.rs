@@ -59,13 +59,13 @@ pub fn all() -> Vec<Case> {
     for semantics in [Semantics::Native, Semantics::Gavel] {
         cases.push(three_types(semantics));
     }
-    for (policy, bound) in [("fifo", 20.0), ("sjf", 20.0), ("las", 60.0), ("tiresias", 60.0)] {
-        cases.push(generated("100k", 100_000, (0.85, policy), bound));
+    for (policy, bound) in [("fifo", 4.0), ("sjf", 4.0), ("las", 5.0), ("tiresias", 5.0)] {
+        cases.push(generated("100k", 100_000, (0.85, policy), bound / 10.0));
         cases.push(generated("1m", 1_000_000, (0.85, policy), bound));
     }
     // Twice what the cluster can take: in the end about half of all jobs wait at once.
     cases.push(generated("queue-20k", 20_000, (2.0, "easy"), 60.0));
-    cases.push(generated("queue-200k", 200_000, (2.0, "easy"), 6.0));
+    cases.push(generated("queue-200k", 200_000, (2.0, "easy"), 4.0));
     cases.push(generated("queue-200k", 200_000, (2.0, "conservative"), 12.0));
     for policy in ["fifo", "sjf", "srtf", "las", "tiresias", "fair-share"] {
         cases.push(generated("queue-20k", 20_000, (2.0, policy), 60.0));

@@ -36,7 +36,7 @@ impl World<'_> {
         at: Time,
         job: Option<JobId>,
         met: &[JobId],
-        events: &mut SmallVec<[Event; 2]>,
+        events: &mut Vec<Event>,
     ) {
         if self.interference > 0.0 {
             let running: Vec<JobId> = self.running().collect();
@@ -51,7 +51,7 @@ impl World<'_> {
         }
     }
 
-    fn meet(&mut self, at: Time, job: JobId, events: &mut SmallVec<[Event; 2]>) {
+    fn meet(&mut self, at: Time, job: JobId, events: &mut Vec<Event>) {
         // Up to now it paid for those that it met before.
         self.catch_up(at, job);
         let (beside, step_cost) = (self.beside(job), self.step_cost(job));

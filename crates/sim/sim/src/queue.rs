@@ -54,6 +54,7 @@ impl PartialOrd for Coming {
     }
 
     /// What a heap asks at every level: moments nearly always differ, and then nothing else is looked at.
+    #[inline]
     fn le(&self, other: &Coming) -> bool {
         if self.at == other.at { self.what >= other.what } else { self.at > other.at }
     }

@@ -3,7 +3,6 @@
 use crate::queue::Future;
 use crate::truth::Truth;
 use crate::world::{Stage, World, turns_at};
-use smallvec::SmallVec;
 use trainyard_engine::Engine;
 use trainyard_framework::Live;
 use trainyard_types::{Event, JobId, Phase, Time};
@@ -29,11 +28,11 @@ impl World<'_> {
         for job in running.into_iter().filter(|job| fresh.binary_search(job).is_err()) {
             self.resume_from(job);
         }
-        let mut events = SmallVec::new();
+        let mut events = Vec::new();
         for job in fresh {
             self.retime(state.now, job, &mut events);
         }
-        events.into_vec()
+        events
     }
 
     /// Puts a job where it is. Returns whether it runs at a pace that is not known yet.

@@ -5,7 +5,7 @@ use crate::entitlement::Entitlement;
 use crate::estimates::Estimates;
 use crate::failures::Failures;
 use crate::lending::Owner;
-use crate::options::{DecisionCost, Distance, Options};
+use crate::options::{Charge, DecisionCost, Distance, Options, Rounding};
 use crate::outcome::{JobOutcome, Outcome};
 use crate::queue::Future;
 use crate::series::{Point, Series};
@@ -13,12 +13,12 @@ use crate::truth::{Known, Truth, Written};
 use crate::world::World;
 use std::sync::Arc;
 use trainyard_engine::{DecisionRequest, Engine, PolicyOutcome};
-use trainyard_framework::{Knowledge, Live, Pipeline};
+use trainyard_framework::{Knowledge, Live, Pipeline, State};
 use trainyard_profile::complete::told;
 use trainyard_profile::{Catalog, Speeds};
 use trainyard_types::{
-    Action, Cluster, End, Event, GpuAt, GpuType, Job, JobId, Node, NodeId, Span, Tenants, Time,
-    Work,
+    Action, Cluster, End, Event, GpuAt, GpuType, IdSet, Job, JobId, Node, NodeId, Span, Tenants,
+    Time, Work,
 };
 use trainyard_workload::{CompactWorkload, TraceJob, Workload};
 
@@ -189,6 +189,10 @@ struct Simulation<'a> {
     gpus: u32,
     ended: Time,
     steps: u64,
+    /// Lists whose room is used again at every moment.
+    events: Vec<Event>,
+    actions: Vec<Action>,
+    just_over: Vec<(Arc<Live>, End)>,
 }
 
 /// A catalog on a cluster, as the options say.
@@ -269,6 +273,9 @@ impl<'a> Simulation<'a> {
             gpus: cluster.gpus(),
             ended: start,
             steps: 0,
+            events: Vec::new(),
+            actions: Vec::new(),
+            just_over: Vec::new(),
         }
     }
 
@@ -306,9 +313,9 @@ impl<'a> Simulation<'a> {
         let now = self.engine.state().now;
         // While the policy thinks it is not asked again, however much that is due.
         let due = self.engine.due().filter(|due| self.thinking.is_none() || *due > now);
-        let known = [submission, self.world.next_time(), due];
+        let next = earlier(earlier(submission, self.world.next_time()), due);
         // What was due before the run began is due when it does.
-        known.into_iter().flatten().min().map(|at| at.max(now))
+        next.map(|at| at.max(now))
     }
 
     /// Nothing is to come though jobs wait: where rounds are kept, an empty one is over and the policy is asked
@@ -329,30 +336,36 @@ impl<'a> Simulation<'a> {
         while let Some(future) = self.world.queue.pop_at(at) {
             self.come(at, future, observer);
         }
-        for event in self.world.charge_step(at) {
-            self.engine.apply(at, event);
+        if self.options.charge == Charge::EveryStep {
+            for event in self.world.charge_step(at) {
+                self.engine.apply(at, event);
+            }
         }
         while self.arrivals.submitted(self.next_submission).is_some_and(|next| next <= at) {
             let job = self.next_job();
             self.engine.apply(at, Event::Submitted(job));
         }
-        if self.engine.decides(at) {
+        if self.options.rounding == Rounding::WholeSlots && self.engine.decides(at) {
             for event in self.world.end_done(at) {
                 self.pass_on(at, event, observer);
             }
         }
+        let mut actions = std::mem::take(&mut self.actions);
         for _ in 0..ROUNDS_MAX {
-            let actions = self.step(at);
+            self.step(at, &mut actions);
             self.collect();
             if actions.is_empty() {
                 break;
             }
-            self.obey(at, actions, observer);
+            self.obey(at, &mut actions, observer);
         }
+        self.actions = actions;
         if self.engine.state().decisions > before {
             self.world.begin_round(at);
-            for event in self.world.charge_decision(at) {
-                self.engine.apply(at, event);
+            if self.options.charge == Charge::EveryDecision {
+                for event in self.world.charge_decision(at) {
+                    self.engine.apply(at, event);
+                }
             }
         }
         let level = self.level(at);
@@ -397,9 +410,7 @@ impl<'a> Simulation<'a> {
         // The queue is walked once for each bucket of the series, or a long one would cost at every event.
         let bucket = self.series.bucket_of(at);
         if self.gang.0 != bucket {
-            let waiting_jobs = state.waiting.iter().filter_map(|job| state.live(job));
-            let sum: u64 = waiting_jobs.map(|live| u64::from(live.spec.want.gpus)).sum();
-            self.gang = (bucket, sum as f64 / waiting as f64);
+            self.gang = (bucket, gpus_waited_for(state) as f64 / waiting as f64);
         }
         let gang = self.gang.1.ceil() as u32;
         let stranded: u32 = (state.shapes.iter())
@@ -463,20 +474,28 @@ impl<'a> Simulation<'a> {
             | Future::Barrier { .. }
             | Future::Stopped { .. }
             | Future::Started { .. } => {
-                for event in self.world.come(at, future) {
-                    self.pass_on(at, event, observer);
-                }
+                let mut events = std::mem::take(&mut self.events);
+                self.world.come(at, future, &mut events);
+                self.pass_all_on(at, events, observer);
             }
         }
     }
 
-    fn obey(&mut self, at: Time, actions: Vec<Action>, observer: &mut dyn Observer) {
-        for action in actions {
+    fn obey(&mut self, at: Time, actions: &mut Vec<Action>, observer: &mut dyn Observer) {
+        for action in actions.drain(..) {
             observer.action(at, &action);
-            for event in self.world.obey(at, action) {
-                self.pass_on(at, event, observer);
-            }
+            let mut events = std::mem::take(&mut self.events);
+            self.world.obey(at, action, &mut events);
+            self.pass_all_on(at, events, observer);
         }
+    }
+
+    /// Passes events of the world on to the engine, and keeps the room of their list.
+    fn pass_all_on(&mut self, at: Time, mut events: Vec<Event>, observer: &mut dyn Observer) {
+        for event in events.drain(..) {
+            self.pass_on(at, event, observer);
+        }
+        self.events = events;
     }
 
     /// Passes an event of the world on to the engine.
@@ -491,17 +510,17 @@ impl<'a> Simulation<'a> {
     }
 
     /// A step of the engine. A policy that takes its time is asked now and concludes later, as a live one does.
-    fn step(&mut self, at: Time) -> Vec<Action> {
+    fn step(&mut self, at: Time, actions: &mut Vec<Action>) {
         let delay = self.thinking_time();
         if delay == Span::ZERO {
-            return self.engine.step(at, &mut self.pipeline);
+            return self.engine.step_into(at, &mut self.pipeline, actions);
         }
         if let Some(request) = self.engine.request(at, self.pipeline.usage_half_life) {
             let outcome = request.think(&mut self.pipeline);
             self.thinking = Some((request, outcome));
             self.world.queue.push(at + delay, Future::Conclude);
         }
-        self.engine.tick(at)
+        *actions = self.engine.tick(at);
     }
 
     fn thinking_time(&self) -> Span {
@@ -512,7 +531,9 @@ impl<'a> Simulation<'a> {
 
     /// Takes down what came of jobs that ended.
     fn collect(&mut self) {
-        for (live, end) in self.engine.take_over() {
+        let mut just_over = std::mem::take(&mut self.just_over);
+        self.engine.take_over_into(&mut just_over);
+        for (live, end) in just_over.drain(..) {
             let Live { spec, state } = live.as_ref();
             self.ended = self.ended.max(self.engine.state().now);
             for (kind, span) in &state.time_on {
@@ -535,6 +556,7 @@ impl<'a> Simulation<'a> {
             };
             self.take_down(one);
         }
+        self.just_over = just_over;
     }
 
     fn take_down(&mut self, one: JobOutcome) {
@@ -551,7 +573,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn outcome(mut self) -> Outcome {
-        self.jobs.sort_unstable_by_key(|one| one.job);
+        sort_by_id(&mut self.jobs);
         let measured = self.options.measured;
         let counts = |job: JobId| measured.is_none_or(|window| window.contains(job));
         let unfinished = self.unfinished();
@@ -622,6 +644,45 @@ impl<'a> Simulation<'a> {
             }
         }
         sum
+    }
+}
+
+/// The earlier of two optional moments.
+fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, None) | (None, one) => one,
+    }
+}
+
+/// GPUs that waiting jobs ask for: all that is asked for but what jobs with a grant do, where that is less to count.
+fn gpus_waited_for(state: &State) -> u64 {
+    let asked = |jobs: &IdSet<JobId>| -> u64 {
+        let jobs = jobs.iter().filter_map(|job| state.live(job));
+        jobs.map(|live| u64::from(live.spec.want.gpus)).sum()
+    };
+    let queued = state.waiting.len() + state.granted.len() + state.unadmitted.len();
+    // A job that is admitted and in neither queue, as one set aside, is asked for too.
+    if state.jobs.len() != queued || state.granted.len() >= state.waiting.len() {
+        return asked(&state.waiting);
+    }
+    let rest = state.demand - asked(&state.granted);
+    debug_assert_eq!(rest, asked(&state.waiting), "demand is that of both queues");
+    rest
+}
+
+/// Puts what came of jobs in the order of their ids. Where none is missing, each goes straight to its place.
+fn sort_by_id(jobs: &mut [JobOutcome]) {
+    let Some(first) = jobs.iter().map(|one| one.job.index()).min() else { return };
+    let last = jobs.iter().map(|one| one.job.index()).max().unwrap_or(first);
+    if last - first + 1 != jobs.len() {
+        return jobs.sort_unstable_by_key(|one| one.job);
+    }
+    for at in 0..jobs.len() {
+        // Every exchange brings one to its place for good.
+        while jobs[at].job.index() - first != at {
+            jobs.swap(at, jobs[at].job.index() - first);
+        }
     }
 }
 

@@ -7,7 +7,6 @@ use crate::options::{Options, Rounding};
 use crate::queue::Future;
 use crate::truth::Truth;
 use crate::world::{Stage, World};
-use smallvec::SmallVec;
 use std::collections::HashMap;
 use trainyard_engine::Trigger;
 use trainyard_types::{Event, JobId, Placement, Sample, Span, Time, Work};
@@ -104,14 +103,12 @@ impl World<'_> {
     }
 
     /// The slowest has done its part; unless a job began meanwhile, the round ends.
-    pub(crate) fn barrier(&mut self, at: Time, number: u32) -> SmallVec<[Event; 2]> {
-        let mut events = SmallVec::new();
+    pub(crate) fn barrier(&mut self, at: Time, number: u32, events: &mut Vec<Event>) {
         let Some(rounds) = self.rounds.as_ref().filter(|rounds| rounds.number == number) else {
-            return events;
+            return;
         };
         if Time::from_secs_f64(rounds.ends) > at {
-            self.set_barrier(at);
-            return events;
+            return self.set_barrier(at);
         }
         for job in self.running().collect::<Vec<JobId>>() {
             self.catch_up(at, job);
@@ -121,7 +118,6 @@ impl World<'_> {
             events.push(Event::Report { job, attempt: placed.attempt, sample });
         }
         events.push(Event::RoundOver);
-        events
     }
 
     pub(crate) fn running(&self) -> impl Iterator<Item = JobId> {

@@ -8,7 +8,6 @@ use crate::regroup::Regroup;
 use crate::tasks::{Rounds, Task};
 use crate::truth::{Known, Truth};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use std::sync::Arc;
 use trainyard_engine::Trigger;
 use trainyard_profile::{ColocationModel, Pace};
@@ -132,20 +131,20 @@ impl<'a> World<'a> {
         self.queue.next_time()
     }
 
-    /// Obeys an action; what follows at once comes back as events.
-    pub(crate) fn obey(&mut self, at: Time, action: Action) -> SmallVec<[Event; 2]> {
+    /// Obeys an action; what follows at once is told as events.
+    pub(crate) fn obey(&mut self, at: Time, action: Action, events: &mut Vec<Event>) {
         match action {
             Action::Launch { job, attempt, allocation } => {
-                self.launch(at, job, attempt, allocation)
+                self.launch(at, (job, attempt), allocation, events);
             }
-            Action::Stop { job, attempt, why } => self.stop(at, job, attempt, why),
-            Action::Adjust { job, allocation, .. } => self.adjust(at, job, allocation),
-            Action::Ended { .. } => SmallVec::new(),
+            Action::Stop { job, attempt, why } => self.stop(at, (job, attempt), why, events),
+            Action::Adjust { job, allocation, .. } => self.adjust(at, job, allocation, events),
+            Action::Ended { .. } => {}
         }
     }
 
     /// What a future amounts to once its moment has come; nothing if it is void.
-    pub(crate) fn come(&mut self, at: Time, future: Future) -> SmallVec<[Event; 2]> {
+    pub(crate) fn come(&mut self, at: Time, future: Future, events: &mut Vec<Event>) {
         match future {
             Future::Finish { job, promise } if self.is_promised(job, promise) => {
                 if self.charge == Charge::EveryStep {
@@ -153,21 +152,23 @@ impl<'a> World<'a> {
                 }
                 let placed = self.remove(at, job);
                 self.done.remove(&job);
-                self.depart(at, &placed, Event::Finished { job, attempt: placed.attempt })
+                let attempt = placed.attempt;
+                self.depart(at, &placed, Event::Finished { job, attempt }, events);
             }
             Future::Fail { job, promise } if self.is_promised(job, promise) => {
                 let placed = self.remove(at, job);
                 let done = self.safe(at, &placed);
                 self.keep(job, done, at, &placed);
                 let (attempt, cause) = (placed.attempt, Cause::Job);
-                self.depart(at, &placed, Event::Failed { job, attempt, cause, done })
+                self.depart(at, &placed, Event::Failed { job, attempt, cause, done }, events);
             }
-            Future::Turn { job, promise } if self.is_promised(job, promise) => self.turn(at, job),
-            Future::Barrier { number } => self.barrier(at, number),
+            Future::Turn { job, promise } if self.is_promised(job, promise) => {
+                self.turn(at, job, events);
+            }
+            Future::Barrier { number } => self.barrier(at, number, events),
             Future::Started { job, attempt } if self.is_attempt(job, attempt, Stage::Starting) => {
-                let events = self.begin(at, job);
+                self.begin(at, job, events);
                 self.join_round(at, job);
-                events
             }
             Future::Stopped { job, attempt } if self.is_attempt(job, attempt, Stage::Saving) => {
                 let placed = self.remove(at, job);
@@ -175,9 +176,10 @@ impl<'a> World<'a> {
                 let idle = at.since(placed.saved_at).as_secs_f64();
                 self.overhead += idle * f64::from(placed.config.gpus);
                 self.restarting += idle * f64::from(placed.config.gpus);
-                self.depart(at, &placed, Event::Stopped { job, attempt, done: placed.done })
+                let done = placed.done;
+                self.depart(at, &placed, Event::Stopped { job, attempt, done }, events);
             }
-            _ => SmallVec::new(),
+            _ => {}
         }
     }
 
@@ -233,10 +235,10 @@ impl<'a> World<'a> {
     fn launch(
         &mut self,
         at: Time,
-        job: JobId,
-        attempt: Attempt,
+        (job, attempt): (JobId, Attempt),
         allocation: Allocation,
-    ) -> SmallVec<[Event; 2]> {
+        events: &mut Vec<Event>,
+    ) {
         let mut placed = self.placed_anew((at, job), attempt, allocation);
         let truth = self.truth.job(job);
         let start = self.truth.change(truth, None, Some(&placed.config)).start;
@@ -259,10 +261,10 @@ impl<'a> World<'a> {
         };
         self.put_down(job, placed);
         if start == Span::ZERO {
-            return self.begin(at, job);
+            self.begin(at, job, events);
+        } else {
+            self.queue.push(at + start, Future::Started { job, attempt });
         }
-        self.queue.push(at + start, Future::Started { job, attempt });
-        SmallVec::new()
     }
 
     /// A job that was just given GPUs.
@@ -309,7 +311,7 @@ impl<'a> World<'a> {
     }
 
     /// A job begins to make progress.
-    fn begin(&mut self, at: Time, job: JobId) -> SmallVec<[Event; 2]> {
+    fn begin(&mut self, at: Time, job: JobId, events: &mut Vec<Event>) {
         let exact = self.exact(at);
         let placed = self.placed.get_mut(job).expect("only placed jobs begin");
         let idle = at.since(placed.saved_at).as_secs_f64() * f64::from(placed.config.gpus);
@@ -321,31 +323,33 @@ impl<'a> World<'a> {
         placed.at = at;
         placed.exact_at = exact;
         placed.saved_at = at;
-        let mut events: SmallVec<[Event; 2]> = SmallVec::new();
         if !std::mem::take(&mut placed.paused) {
             events.push(Event::Started { job, attempt: placed.attempt });
         }
         // A job that has its GPUs whole may find others there that run on what it leaves.
         let met = self.neighbours(job);
-        self.retime_with(at, Some(job), &met, &mut events);
-        events
+        self.retime_with(at, Some(job), &met, events);
     }
 
     /// A job comes to the end of an epoch or passes to another batch size, and goes on at another pace.
-    fn turn(&mut self, at: Time, job: JobId) -> SmallVec<[Event; 2]> {
+    fn turn(&mut self, at: Time, job: JobId, events: &mut Vec<Event>) {
         self.catch_up(at, job);
         let placed = self.placed.get_mut(job).expect("only placed jobs turn");
         // Moments are whole microseconds or seconds and lie a hair beside the turn, but the job is there.
         placed.done = placed.until.unwrap_or(placed.done);
         placed.promise = 0;
-        let mut events = SmallVec::new();
-        self.retime(at, job, &mut events);
-        events
+        self.retime(at, job, events);
     }
 
-    fn stop(&mut self, at: Time, job: JobId, attempt: Attempt, why: Why) -> SmallVec<[Event; 2]> {
+    fn stop(
+        &mut self,
+        at: Time,
+        (job, attempt): (JobId, Attempt),
+        why: Why,
+        events: &mut Vec<Event>,
+    ) {
         if self.placed.get(job).is_none_or(|placed| placed.attempt != attempt) {
-            return SmallVec::new();
+            return;
         }
         self.catch_up(at, job);
         let placed = self.placed.get_mut(job).expect("just found");
@@ -359,7 +363,7 @@ impl<'a> World<'a> {
             let placed = self.remove(at, job);
             let done = self.safe(at, &placed);
             self.keep(job, done, at, &placed);
-            return self.depart(at, &placed, Event::Stopped { job, attempt, done });
+            return self.depart(at, &placed, Event::Stopped { job, attempt, done }, events);
         }
         if placed.stage == Stage::Starting {
             let idle = at.since(placed.saved_at).as_secs_f64() * f64::from(placed.config.gpus);
@@ -373,18 +377,17 @@ impl<'a> World<'a> {
         placed.promise = 0;
         placed.saved_at = at;
         if save == Span::ZERO {
-            return self.come(at, Future::Stopped { job, attempt });
+            self.come(at, Future::Stopped { job, attempt }, events);
+        } else {
+            self.queue.push(at + save, Future::Stopped { job, attempt });
         }
-        self.queue.push(at + save, Future::Stopped { job, attempt });
-        SmallVec::new()
     }
 
-    fn adjust(&mut self, at: Time, job: JobId, allocation: Allocation) -> SmallVec<[Event; 2]> {
+    fn adjust(&mut self, at: Time, job: JobId, allocation: Allocation, events: &mut Vec<Event>) {
         self.catch_up(at, job);
-        let mut events = SmallVec::new();
         let config = self.config(job, &allocation);
         let mut met = self.neighbours(job);
-        let Some(placed) = self.placed.get_mut(job) else { return events };
+        let Some(placed) = self.placed.get_mut(job) else { return };
         self.occupants.remove(job, &placed.allocation.placement);
         placed.shares = is_shared(&allocation);
         self.occupants.add(job, &allocation.placement, placed.shares);
@@ -394,9 +397,8 @@ impl<'a> World<'a> {
             met.extend(self.neighbours(job));
             met.sort_unstable();
             met.dedup();
-            self.retime_with(at, Some(job), &met, &mut events);
+            self.retime_with(at, Some(job), &met, events);
         }
-        events
     }
 
     /// A job gives its GPUs back.
@@ -408,11 +410,10 @@ impl<'a> World<'a> {
     }
 
     /// What follows when a job has left: the jobs that shared GPUs with it run faster.
-    fn depart(&mut self, at: Time, placed: &Placed, event: Event) -> SmallVec<[Event; 2]> {
-        let mut events = SmallVec::from_elem(event, 1);
+    fn depart(&mut self, at: Time, placed: &Placed, event: Event, events: &mut Vec<Event>) {
+        events.push(event);
         let met = self.occupants_of(&placed.allocation.placement);
-        self.retime_with(at, None, &met, &mut events);
-        events
+        self.retime_with(at, None, &met, events);
     }
 
     /// After a loss only what was saved is left.
@@ -468,7 +469,7 @@ impl<'a> World<'a> {
     }
 
     /// Works out a job's speed and promises its finish.
-    pub(crate) fn retime(&mut self, at: Time, job: JobId, events: &mut SmallVec<[Event; 2]>) {
+    pub(crate) fn retime(&mut self, at: Time, job: JobId, events: &mut Vec<Event>) {
         self.catch_up(at, job);
         let in_round = self.rounds.is_some();
         let kept = self.kept_beside_others(job);
@@ -554,7 +555,7 @@ impl<'a> World<'a> {
             let (placed, truth) = (&self.placed[job], self.truth.job(job));
             if truth.fails_at.is_none() && placed.done.0 >= truth.work.0 {
                 let promise = placed.promise;
-                events.extend(self.come(at, Future::Finish { job, promise }));
+                self.come(at, Future::Finish { job, promise }, &mut events);
             }
         }
         events
