@@ -186,9 +186,27 @@ fn best_cases_shorten_jobs_and_the_heuristic_is_close_to_the_program() {
     }
 }
 
+/// The greatest sum of speeds if all nodes were one and memory did not count: no form can do better.
+fn bound(workload: &Workload, cpus: usize) -> f64 {
+    let mut best = vec![0.0; cpus + 1];
+    for job in &workload.jobs {
+        let table = &workload.catalog.get(job.job.model).host[0];
+        let memory = f64::from(*table.memory_mib.last().expect("a column"));
+        let mut next = vec![f64::NEG_INFINITY; cpus + 1];
+        for used in table.cpus.iter().copied().chain([3.0]) {
+            let speed = table.part(used, memory);
+            for more in used as usize..=cpus {
+                next[more] = f64::max(next[more], best[more - used as usize] + speed);
+            }
+        }
+        best = next;
+    }
+    best[cpus]
+}
+
 #[test]
-fn at_one_moment_the_program_is_not_below_the_heuristic_nor_that_below_equal_parts() {
-    let mut gains = 0.0;
+fn at_one_moment_no_form_is_below_equal_parts_or_above_what_one_large_node_could_do() {
+    let mut gains = [0.0; 2];
     for seed in 0..6 {
         let mut workload = derived(from_best_cases(), MODELS, 16, 1.0);
         let models = workload.catalog.iter().filter(|(_, model)| !model.host.is_empty());
@@ -204,11 +222,15 @@ fn at_one_moment_the_program_is_not_below_the_heuristic_nor_that_below_equal_par
             run(&workload, &servers(2), &policy, CostModel::Free).1.first.expect("a moment")
         };
         let [even, tune, opt] = ["proportional", "tune", "opt"].map(now);
+        let most = bound(&workload, 48);
         assert!((even - 16.0).abs() < 1e-9, "{even}");
-        assert!(tune > even - 1e-9 && opt > tune - 1e-9, "{seed}: {even} {tune} {opt}");
-        gains += tune - even;
+        for (gain, found) in gains.iter_mut().zip([tune, opt]) {
+            assert!(found > even - 1e-9 && found < most + 1e-9, "{seed}: {tune} {opt} {most}");
+            *gain += found - even;
+        }
+        say!("{seed}: {even} {tune:.2} {opt:.2} {most:.2}");
     }
-    assert!(gains > 3.0, "{gains}");
+    assert!(gains.iter().all(|gain| *gain > 3.0), "{gains:?}");
 }
 
 /// Gangs of several sizes on two types, some of them with wishes for the host and some on parts of GPUs.
@@ -343,37 +365,51 @@ fn on_the_authors_traces_best_cases_beat_equal_parts() {
     }
 }
 
-#[test]
-fn on_the_published_tables_the_gain_grows_with_the_load() {
-    let Some(catalog) = published() else { return };
-    let named = |short: &&str| full_name(&catalog, short);
+/// Mean completion times with proportional parts, by the heuristic and by the program, so many jobs of one GPU an hour
+/// on the authors' cluster, of the last jobs.
+fn compared(catalog: &Catalog, order: &str, per_hour: f64, (from, to): (usize, usize)) -> [f64; 3] {
+    let named = |short: &str| full_name(catalog, short);
     let names = [
-        ["alexnet", "res18", "res50", "mobilenet", "shufflenet"].map(|name| named(&name)).to_vec(),
-        ["gnmt", "transformer", "lstm"].map(|name| named(&name)).to_vec(),
-        ["m5", "deepspeech"].map(|name| named(&name)).to_vec(),
+        ["alexnet", "res18", "res50", "mobilenet", "shufflenet"].map(named).to_vec(),
+        ["gnmt", "transformer", "lstm"].map(named).to_vec(),
+        ["m5", "deepspeech"].map(named).to_vec(),
     ];
     let names: Vec<Vec<&str>> =
         names.iter().map(|class| class.iter().map(String::as_str).collect()).collect();
     let models = [&names[0][..], &names[1], &names[2]];
-    let (jobs, measured) = (5000, (4000, 5000));
-    let gain = |order: &str, per_hour: f64| {
-        let workload = derived(catalog.clone(), models, jobs, per_hour);
-        let mean = |form: &str| {
-            let policy = format!("form={form} order={order}");
-            let (outcome, _) = run(&workload, &servers(16), &policy, CostModel::Free);
-            hours(&workload, &outcome, measured).0
-        };
-        let [even, tune, opt] = ["proportional", "tune", "opt"].map(mean);
-        let times = even / tune;
-        say!(
-            "{order}, {per_hour} jobs an hour: {even:.2} h, tune {tune:.2} h ({times:.2}x), opt {opt:.2} h"
-        );
-        assert!(tune < 1.1 * opt, "{order} {per_hour}: {tune} {opt}");
-        times
-    };
-    let (low, high) = (gain("fifo", 6.0), gain("fifo", 9.0));
+    let workload = derived(catalog.clone(), models, to, per_hour);
+    let found = ["proportional", "tune", "opt"].map(|form| {
+        let policy = format!("form={form} order={order}");
+        let (outcome, _) = run(&workload, &servers(16), &policy, CostModel::Free);
+        hours(&workload, &outcome, (from, to)).0
+    });
+    let [even, tune, opt] = found;
+    let gain = even / tune;
+    say!("{order}, {per_hour} an hour: {even:.2} h, tune {tune:.2} h ({gain:.2}x), opt {opt:.2} h");
+    assert!(tune < 1.1 * opt, "{order} {per_hour}: {tune} {opt}");
+    found
+}
+
+#[test]
+fn on_the_published_tables_the_gain_grows_with_the_load() {
+    let Some(catalog) = published() else { return };
+    let [low, high] = [6.0, 9.0].map(|per_hour| {
+        let [even, tune, _] = compared(&catalog, "fifo", per_hour, (1500, 2000));
+        even / tune
+    });
     assert!(low > 1.0 && high > 1.5 * low, "{low} {high}");
+}
+
+#[test]
+#[ignore = "20 s in a debug build; the table on the page of synergy: cargo test -p trainyard-testkit --test synergy -- --ignored --nocapture"]
+fn on_the_published_tables_the_published_mean_is_met_though_the_draws_are_others() {
+    let Some(catalog) = published() else { return };
+    let measured = (4000, 5000);
+    compared(&catalog, "fifo", 6.0, measured);
+    let [_, tune, _] = compared(&catalog, "fifo", 9.0, measured);
+    assert!((tune / 21.8766 - 1.0).abs() < 0.1, "{tune}");
     for order in ["srtf", "las"] {
-        assert!(gain(order, 9.0) > 1.1, "{order}");
+        let [even, tune, _] = compared(&catalog, order, 9.0, measured);
+        assert!(tune < 0.9 * even, "{order}: {tune} {even}");
     }
 }
