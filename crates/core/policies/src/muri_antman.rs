@@ -15,7 +15,7 @@ pub const ENTRY: PolicyEntry = Entry {
     about: "Jobs with a right to their GPUs come first and gather them one by one; opportunistic jobs share the least used ones.",
     paper: "the baseline of Zhao et al., Muri, SIGCOMM 2022, after Xiao et al., AntMan, OSDI 2020",
     needs: Needs::NOTHING,
-    class: Taxonomy::rigid(Objective::Arrival, Family::Arrival)
+    class: Taxonomy::rigid(Objective::Arrival, Family::Sharing)
         .partial("no measurement of jobs, no limits of memory or computation that follow it"),
     settings: &[],
     defaults: defaults::<Settings>,

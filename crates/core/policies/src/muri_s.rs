@@ -9,7 +9,7 @@ pub const ENTRY: PolicyEntry = Entry {
     about: "Where GPUs are short, jobs whose stages fit share them in groups of up to four; the least GPU time left goes first.",
     paper: "Zhao et al., Multi-resource interleaving for deep learning training (Muri), SIGCOMM 2022",
     needs: Needs { rates: true, ..Needs::ESTIMATE },
-    class: Taxonomy::rigid(Objective::CompletionTime, Family::Shortest).preemptive(),
+    class: Taxonomy::rigid(Objective::CompletionTime, Family::Sharing).preemptive(),
     settings: SETTINGS,
     defaults: defaults::<Settings>,
     build,
