@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn claims_at_once_for_a_user_who_has_no_directory_yet_all_succeed() {
-        for round in 0..200 {
+        for round in 0..50 {
             let run = Run::new("at-once");
             let claims: Vec<Result<PathBuf, Refusal>> = std::thread::scope(|scope| {
                 let claim = |job| claim(&run.0, JobId(job), Owner::own(), true);

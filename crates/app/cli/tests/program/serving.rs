@@ -24,8 +24,8 @@ fn jobs_run_wait_are_explained_and_end() {
     let first = daemon.submit("first", "echo begun; exec sleep 60", 2);
     daemon.wait_until(&first, "running");
     let second = daemon.submit("second", "true", 2);
+    daemon.wait_to_hear(&["why", &second], "needs 2 GPUs");
     let why = daemon.said(&["why", &second]);
-    assert!(why.contains("needs 2 GPUs"), "{why}");
     assert!(why.contains(&format!("job {first} (2 GPUs) ending")), "{why}");
     let plan = daemon.json(&["plan", "second.toml", "--json"]);
     assert_eq!(plan["jobs"][0]["starts_now"], false, "{plan}");
