@@ -96,10 +96,6 @@ impl Muri {
         if !(1..=4).contains(&settings.group) {
             return Err(entry.bad_value("group", settings.group, "a whole number from 1 to 4"));
         }
-        if !matches!(settings.mode, Mode::Changes | Mode::Refill) {
-            let mode = raw.0.get("mode").map(ToString::to_string).unwrap_or_default();
-            return Err(entry.bad_value("mode", mode, "`changes` or `refill`"));
-        }
         if !(0.01..=100.0).contains(&settings.fresh) {
             return Err(entry.bad_value("fresh", settings.fresh, "a number from 0.01 to 100"));
         }
@@ -217,7 +213,7 @@ impl Muri {
                 offer_group(group, view, offer);
             }
         }
-        if self.settings.mode == Mode::Refill {
+        if self.settings.mode != Mode::Changes {
             offer.leave_idle();
         }
         for job in jobs.iter().filter_map(|(_, id)| view.job(*id)) {
