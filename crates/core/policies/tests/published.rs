@@ -200,11 +200,12 @@ fn muris_groups_and_its_antman_are_met_within_a_millionth() {
     for row in reader.records() {
         let row = row.expect("a row");
         let (policy, colocation): ((&str, &[&str]), _) = match (&row[0], &row[2]) {
-            ("trace3", "multi-resource-blossom-same-gpu") => {
-                (("muri-s", &["dissolve=false", "fresh=1.015"]), ColocationModel::Stages)
-            }
+            ("trace3", "multi-resource-blossom-same-gpu") => (
+                ("muri-s", &["mode=refill", "dissolve=false", "fresh=1.015"]),
+                ColocationModel::Stages,
+            ),
             ("trace3", "multi-resource-blossom-same-gpu-unaware") => {
-                (("muri-l", &["dissolve=true"]), ColocationModel::Stages)
+                (("muri-l", &["mode=refill", "dissolve=true"]), ColocationModel::Stages)
             }
             ("trace3", "antman") => (("muri-antman", &[]), ColocationModel::StagesGuarded),
             _ => continue,
