@@ -33,7 +33,12 @@ struct MuriAntman {
     gpus: Option<Gpus>,
     /// What jobs have of GPUs, complete or not.
     seats: BTreeMap<JobId, Seat>,
+    /// The jobs that gathered GPUs when it was last asked to be called again because nothing ran.
+    entangled: Vec<JobId>,
 }
+
+/// How soon jobs that gather GPUs while nothing runs are looked at again.
+const AGAIN: Span = Span::secs(1);
 
 /// What one job has.
 struct Seat {
@@ -94,6 +99,18 @@ impl MuriAntman {
         }
     }
 
+    /// Where nothing runs no event may come that would part jobs that wait for each other's GPUs. The same jobs are looked
+    /// at once more only: what did not help then will not.
+    fn part_soon(&mut self, view: &View<'_>, offer: &mut Offer<'_>) {
+        let nothing_runs = offer.free().total() == offer.free().in_service_total();
+        let gathers = |(id, seat): (&JobId, &Seat)| (!seat.is_complete).then_some(*id);
+        let gathering: Vec<JobId> = self.seats.iter().filter_map(gathers).collect();
+        if nothing_runs && gathering.len() > 1 && gathering != self.entangled {
+            offer.wake_at(view.now + AGAIN);
+            self.entangled = gathering;
+        }
+    }
+
     fn drop_seat(&mut self, id: JobId) {
         if let (Some(seat), Some(gpus)) = (self.seats.remove(&id), self.gpus.as_mut()) {
             gpus.give(&seat.place, seat.use_of());
@@ -102,8 +119,15 @@ impl MuriAntman {
 
     /// A job with a right to its GPUs takes those that no other such job has, and starts when it has all.
     fn gather(&mut self, job: JobRef<'_>, offer: &mut Offer<'_>) {
-        let Some(gpus) = self.gpus.as_mut() else { return };
         let (id, need) = (job.id(), job.spec.want.gpus);
+        // Nodes that it keeps to may have shrunk since, or be closed to it: it begins anew elsewhere.
+        let stays = |gpus: &Gpus, seat: &Seat| gpus.may_complete(job, &seat.place, offer.free());
+        if let (Some(gpus), Some(seat)) = (self.gpus.as_ref(), self.seats.get(&id))
+            && !stays(gpus, seat)
+        {
+            self.drop_seat(id);
+        }
+        let Some(gpus) = self.gpus.as_mut() else { return };
         let before = self.seats.get(&id).map(|seat| seat.place.clone()).unwrap_or_default();
         let more = gpus.gatherable(job, &before, offer.free());
         if more.gpus() == 0 && before.gpus() < need {
@@ -179,6 +203,7 @@ impl Policy for MuriAntman {
                 offer.note(job.id(), Reason::NoRoom { need, free });
             }
         }
+        self.part_soon(view, offer);
         Ok(())
     }
 

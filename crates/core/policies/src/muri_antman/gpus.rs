@@ -108,6 +108,23 @@ impl Gpus {
         self.count_open();
     }
 
+    /// Whether a job that has some GPUs could ever have all it asks for beside them: the nodes that it keeps to are there
+    /// for it and large enough.
+    pub(crate) fn may_complete(&self, job: JobRef<'_>, has: &Placement, free: &Free) -> bool {
+        let Some(&(first, _)) = has.masks().first() else { return true };
+        let want = job.spec.want.gpus;
+        let size = |node: NodeId| self.nodes[node.index()].up.count_ones();
+        let all = || (0..self.nodes.len() as u32).map(NodeId);
+        let usable = || all().filter(|node| may_use(job, *node, free));
+        if usable().any(|node| size(node) >= want) {
+            return has.nodes() == 1 && size(first) >= want && may_use(job, first, free);
+        }
+        let kind = free.kind(first);
+        let of_kind = usable().filter(|node| free.kind(*node) == kind);
+        has.masks().iter().all(|(node, _)| may_use(job, *node, free))
+            && of_kind.map(size).sum::<u32>() >= want
+    }
+
     /// GPUs that a job with a right can have more than it has: all on one node where one is large enough, the first with
     /// enough of them or else the one with most, to which it then keeps; otherwise whole nodes.
     pub(crate) fn gatherable(&self, job: JobRef<'_>, has: &Placement, free: &Free) -> Placement {
