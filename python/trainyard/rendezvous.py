@@ -64,7 +64,7 @@ class Agent:
 
     @property
     def devices(self):
-        """What the workers train on, once nobody comes or goes any more; None until then."""
+        """What the workers train on, once no worker comes or goes any more; None until then."""
         with self._lock:
             if self._coming is not None or set(self._members) != set(self._present):
                 return None
@@ -92,7 +92,7 @@ class Agent:
     def _look(self):
         codes = {number: member.process.poll() for number, member in self._members.items()}
         if self._stopping and not self._present:
-            # Nobody has begun to train, so that there is nothing to save.
+            # No worker has begun to train, so that there is nothing to save.
             self._kill()
             return SAVED
         for number, code in codes.items():
@@ -140,7 +140,7 @@ class Agent:
         if late or members == self._present or not members:
             return
         if not keep and self._present:
-            # Nobody would be left who has the state: one stays until another has it.
+            # No worker would be left that has the state: one stays until another has it.
             members = [self._present[0]] + members
         self._announce(members)
 

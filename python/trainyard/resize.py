@@ -182,7 +182,7 @@ class Ring:
         import torch.distributed as distributed
 
         if self.rank == 0:
-            # Port 0: the system chooses one that is free, and nobody can take it in between.
+            # Port 0: the system chooses one that is free, and no other process can take it in between.
             store = distributed.TCPStore("127.0.0.1", 0, self.world, True, timeout, wait_for_workers=False)
             self._seat.offer_address(store.port)
             return store

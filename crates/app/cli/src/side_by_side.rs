@@ -104,7 +104,7 @@ impl Stand {
         self.runs[at] = Some(progress);
     }
 
-    /// Jobs that are over, in all runs.
+    /// Jobs that have ended, in all runs.
     fn over(&self) -> usize {
         let over = self.runs.iter().flatten().map(|run| match run {
             Progress::Over(jobs) => *jobs,

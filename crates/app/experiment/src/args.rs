@@ -91,10 +91,10 @@ pub struct WorldArgs {
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub round: Option<String>,
     /// Nodes fail: mtbf=30d,repair=4h are mean times for each node; gpu_mtbf=90d: so do single GPUs.
-    #[arg(long, value_name = "LAW")]
+    #[arg(long, value_name = "KEY=VALUE,...")]
     pub failures: Option<String>,
     /// A pool is lent as its owner needs it: pool=inference,low=0.4,high=0.95,period=1d,headroom=0.02,every=5m,noise=0; trace=FILE for a demand of its own.
-    #[arg(long, value_name = "LAW")]
+    #[arg(long, value_name = "KEY=VALUE,...")]
     pub lend: Option<String>,
     /// How long a decision takes: fixed=50ms,per-job=10us, or one span [default: no time].
     #[arg(long, value_name = "COST")]

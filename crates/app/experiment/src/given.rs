@@ -171,7 +171,7 @@ pub fn load_catalog(profiles: &[PathBuf]) -> Result<Catalog, Failure> {
     Ok(catalog)
 }
 
-/// Draws a workload; `source` is named when a law makes no sense.
+/// Draws a workload; `source` is named when a setting makes no sense.
 pub fn generate_for(
     source: &str,
     spec: &trainyard_workload::Spec,

@@ -2,7 +2,7 @@
 //!
 //! - [`args`]: what an experiment is given, as flags.
 //! - [`given`], [`files`], [`packing`]: the cluster and the workload a run is given, from flags and files.
-//! - [`choice`], [`options`], [`spec`], [`seeds`]: policies, options, generator laws and seeds by name.
+//! - [`choice`], [`options`], [`spec`], [`seeds`]: policies, options, settings of the generator and seeds by name.
 //! - [`runs`]: policies side by side on several threads.
 //! - [`sweep`]: the runs of a sweep, each with a name that never changes;
 //!   [`sweep_row`]: its result; [`sweep_table`]: all of them.

@@ -61,7 +61,7 @@ pub struct Table {
     speeds: Option<String>,
     /// A folder of ElasticFlow's tables of throughputs, for models of the jobs.
     throughputs: Option<String>,
-    /// Laws of the generator, instead of a trace.
+    /// Settings of the generator, instead of a trace.
     #[serde(default)]
     generate: Vec<String>,
     /// Seeds of the generator: the mean over them is what was published.
@@ -182,7 +182,7 @@ pub struct PublishedRun {
     golden_jobs: Option<String>,
     /// Whether each of its jobs must end in the published second; as in its table if not given.
     each_job: Option<bool>,
-    /// Laws of the generator for this run, after those of its table.
+    /// Settings of the generator for this run, after those of its table.
     #[serde(default)]
     generate: Vec<String>,
 }

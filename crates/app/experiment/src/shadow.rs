@@ -10,7 +10,7 @@ pub mod rebuilt;
 pub mod verdict;
 
 pub use rebuilt::{Counts, Rebuilt};
-pub use verdict::Verdict;
+pub use verdict::ShadowVerdict;
 
 use crate::given::Given;
 use crate::runs::Done;
@@ -33,7 +33,7 @@ pub struct Shown {
     /// Reality first, then the policies.
     pub comparison: Comparison,
     /// One for each policy.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<ShadowVerdict>,
     /// The measures of the watch that hold for all jobs, by row of the comparison.
     pub during: Vec<During>,
     /// How many jobs of which sort there are.
@@ -105,7 +105,7 @@ pub fn compared<E>(
     };
     let mut done =
         vec![Done { run, seed: options.seed, outcome, actions: Default::default(), timeline }];
-    let mut verdicts: Vec<Verdict> = Vec::new();
+    let mut verdicts: Vec<ShadowVerdict> = Vec::new();
     let is_open = first.counts.running + first.counts.waiting > 0;
     for left in LEFT.into_iter().take(if is_open { LEFT.len() } else { 1 }) {
         let again = rebuilt((history, inventory), taken, (options, left));
@@ -117,7 +117,11 @@ pub fn compared<E>(
             match verdicts.get_mut(index) {
                 Some(verdict) => verdict.widen(&again, (&done[0].outcome, &one.outcome)),
                 None => {
-                    verdicts.push(Verdict::new(&one.run, &again, (&done[0].outcome, &one.outcome)));
+                    verdicts.push(ShadowVerdict::new(
+                        &one.run,
+                        &again,
+                        (&done[0].outcome, &one.outcome),
+                    ));
                     during.push(whole);
                     done.push(one);
                 }

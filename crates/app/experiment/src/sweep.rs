@@ -294,7 +294,7 @@ const OVER: [&str; 14] = [
 
 /// Reads `NAME=VALUE,VALUE,...`; commas in brackets belong to a value.
 fn over(text: &str, entrants: &[Entrant]) -> Result<Axis, Failure> {
-    let expected = format!("NAME=VALUE,... with an OWNER.KEY, generate.LAW or {}", OVER.join(", "));
+    let expected = format!("NAME=VALUE,... with an OWNER.KEY, generate.KEY or {}", OVER.join(", "));
     let refused = || Failure::flag("--over", text, expected.as_str());
     let (name, values) = text.split_once('=').ok_or_else(refused)?;
     let name = name.trim();

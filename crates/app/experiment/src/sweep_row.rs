@@ -35,7 +35,7 @@ pub fn settings(cell: &Cell) -> Value {
     Value::Object(pairs.collect::<Map<String, Value>>())
 }
 
-/// Finds bad files and laws before hours are spent: one run for each trace and cluster is made ready.
+/// Finds bad files and settings before hours are spent: one run for each trace and cluster is made ready.
 pub fn refuse_early(todo: &[&Cell]) -> Result<(), Failure> {
     let mut seen = BTreeSet::new();
     for cell in todo {

@@ -46,7 +46,7 @@ pub enum Next {
     Held(Time),
     /// Those who wait are at their limits until then.
     Limited(Time),
-    /// Nobody waits.
+    /// No client waits.
     Idle,
 }
 
@@ -94,7 +94,7 @@ pub struct Arbiter {
 }
 
 impl Arbiter {
-    /// Nobody is there yet.
+    /// Without clients.
     pub fn new(settings: Settings) -> Result<Arbiter, SettingsError> {
         let settings = settings.checked()?;
         Ok(Arbiter {
@@ -169,7 +169,7 @@ impl Arbiter {
         if let Some(hold) = self.holder {
             return Next::Held(hold.due() + self.settings.grace);
         }
-        let Some(client) = self.foremost(now) else { return self.nobody(now) };
+        let Some(client) = self.foremost(now) else { return self.without_turn(now) };
         let settings = self.settings;
         let found = self.clients.get_mut(&client).expect("the foremost is one of the clients");
         let waiting_since = found.waiting_since.take().expect("the foremost waits");
@@ -258,8 +258,8 @@ impl Arbiter {
         first.map(|(id, _)| *id)
     }
 
-    /// What is next where nobody may run.
-    fn nobody(&self, now: Time) -> Next {
+    /// What is next where no client may run.
+    fn without_turn(&self, now: Time) -> Next {
         let waiting = self.clients.values();
         let waiting = waiting.filter(|one| one.waiting_since.is_some() && one.revoked.is_none());
         let moments = waiting

@@ -22,7 +22,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// The time that it waited though nobody held the token: its own limit kept it.
+    /// The time that it waited though the token was free: its own limit kept it.
     pub fn throttled_by_limit(&self) -> Span {
         let others = self.throttled_by.values().fold(Span::ZERO, |sum, span| sum + *span);
         self.waited.minus(others)

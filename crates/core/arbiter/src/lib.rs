@@ -19,7 +19,7 @@
 //! let mut arbiter = Arbiter::new(Settings::default()).unwrap();
 //! arbiter.join(ClientId(0), Share { request: 300, limit: 1000 }).unwrap();
 //! arbiter.request(Time(0), ClientId(0)).unwrap();
-//! let Next::Grant(hold) = arbiter.select(Time(0)) else { panic!("nobody else is there") };
+//! let Next::Grant(hold) = arbiter.select(Time(0)) else { panic!("there is no other client") };
 //! assert_eq!(arbiter.give_back(Time(1_000), hold.token).unwrap().held.0, 1_000);
 //! ```
 

@@ -10,7 +10,7 @@ pub const WHOLE: u32 = 1000;
 pub struct Share {
     /// At least this, whenever it wants to; the requests on a GPU sum to at most [`WHOLE`].
     pub request: u32,
-    /// At most this, even if nobody else wants the GPU.
+    /// At most this, even if no other client wants the GPU.
     pub limit: u32,
 }
 

@@ -127,7 +127,7 @@ fn play(case: &Case, windows: u64) -> Result<Outcome, TestCaseError> {
                 now = upcoming;
                 continue;
             }
-            Next::Held(_) => return Err(TestCaseError::fail("held though nobody holds")),
+            Next::Held(_) => return Err(TestCaseError::fail("held though no client holds it")),
         };
         let index = hold.client.0 as usize;
         let since = waits[index].take();
@@ -181,7 +181,7 @@ fn free_below_limit(
     Ok(())
 }
 
-/// The longest turn that anybody can have: the quota and what comes after it.
+/// The longest turn that a client can have: the quota and what comes after it.
 fn longest_turn(case: &Case) -> u64 {
     let overrun = case.programs.iter().map(|program| program.overrun.0).max().unwrap_or(0);
     case.settings.quota_max.expect("set").0 + overrun
@@ -190,8 +190,8 @@ fn longest_turn(case: &Case) -> u64 {
 proptest! {
     #![proptest_config(draws(40, 120))]
 
-    /// In the whole run a share is off by at most one turn for each window. In a single window at any moment nobody has
-    /// more than a turn beyond its limit, and nobody lacks more of its request than a turn for each neighbour: one
+    /// In the whole run a share is off by at most one turn for each window. In a single window at any moment no client
+    /// has more than a turn beyond its limit, and none lacks more of its request than a turn for each neighbour: one
     /// quota, where two share.
     #[test]
     fn backlogged_programs_get_their_request_and_no_more_than_their_limit(case in cases(true)) {

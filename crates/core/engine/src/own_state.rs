@@ -16,8 +16,8 @@ impl Writable for Arc<State> {
     }
 }
 
-/// What the engine knows. Every event writes it several times, so that it is not counted who else looks at it: whoever
-/// asks for a frozen moment gets a copy, which all share that ask before the next write.
+/// What the engine knows. Every event writes it several times, so that readers are not counted: a caller that
+/// asks for a frozen moment gets a copy, which all callers before the next write share.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnState {
     state: State,

@@ -1,6 +1,6 @@
 //! Jobs that change their GPUs while they run, where they must be asked: told, gone over, or stopped for saying nothing.
 //!
-//! Until a job says that it has gone over it holds what it has and what it gets, so that nobody else is sent there. It
+//! Until a job says that it has gone over it holds what it has and what it gets, so that no other job is sent there. It
 //! only grows or only shrinks at a time: what it holds meanwhile is then never more than it may have.
 
 use crate::engine::{Engine, Timer};

@@ -106,7 +106,7 @@ pub(crate) struct RankIndex {
     changes: BinaryHeap<Reverse<(Time, JobId)>>,
 }
 
-/// Up to so many classes are told apart by looking at each, and kept when they have no job.
+/// Up to so many classes are searched by looking at each, and kept when they have no job.
 const FEW_CLASSES: usize = 16;
 /// How many void moments and jobs to be seated there may be beside twice those that are not.
 const VOID_MAX: usize = 64;

@@ -63,16 +63,16 @@ pub(crate) struct Knockout<T> {
     leaves: usize,
 }
 
-/// The winner where nobody is left.
-const NOBODY: u32 = u32::MAX;
+/// The winner where no player is left.
+const NO_PLAYER: u32 = u32::MAX;
 
 impl<T> Knockout<T> {
     /// Plays all matches.
     pub fn new(players: Vec<Option<T>>, second_wins: impl Fn(&T, &T) -> bool) -> Knockout<T> {
         let leaves = players.len().next_power_of_two();
-        let mut winners = vec![NOBODY; 2 * leaves];
+        let mut winners = vec![NO_PLAYER; 2 * leaves];
         for (at, player) in players.iter().enumerate() {
-            winners[leaves + at] = if player.is_some() { at as u32 } else { NOBODY };
+            winners[leaves + at] = if player.is_some() { at as u32 } else { NO_PLAYER };
         }
         let mut knockout = Knockout { players, winners, leaves };
         for node in (1..leaves).rev() {
@@ -85,12 +85,12 @@ impl<T> Knockout<T> {
     /// The place of the player that won.
     pub fn winner(&self) -> Option<usize> {
         let winner = self.winners[1];
-        (winner != NOBODY).then_some(winner as usize)
+        (winner != NO_PLAYER).then_some(winner as usize)
     }
 
     /// A player stands otherwise, or leaves; its matches are played again.
     pub fn set(&mut self, at: usize, player: Option<T>, second_wins: impl Fn(&T, &T) -> bool) {
-        let mut here = if player.is_some() { at as u32 } else { NOBODY };
+        let mut here = if player.is_some() { at as u32 } else { NO_PLAYER };
         self.players[at] = player;
         let mut node = self.leaves + at;
         self.winners[node] = here;
@@ -106,8 +106,8 @@ impl<T> Knockout<T> {
     fn play(&self, (a, b): (u32, u32), second_wins: &impl Fn(&T, &T) -> bool) -> u32 {
         let player = |at: u32| self.players[at as usize].as_ref().expect("a winner takes part");
         match (a, b) {
-            (NOBODY, _) => b,
-            (_, NOBODY) => a,
+            (NO_PLAYER, _) => b,
+            (_, NO_PLAYER) => a,
             _ if second_wins(player(a), player(b)) => b,
             _ => a,
         }

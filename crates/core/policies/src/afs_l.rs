@@ -2,7 +2,7 @@
 
 use crate::afs::{NextStep, divide, second_wins, serve};
 use crate::ladder::{
-    Charge, Contest, Ladder, Player, change_seconds, everyone, largest_first, packed, sizes,
+    Charge, Contest, Ladder, Player, all_jobs, change_seconds, largest_first, packed, sizes,
 };
 use crate::prelude::*;
 use rustc_hash::FxHashMap;
@@ -118,7 +118,7 @@ impl Policy for AfsL {
         let left = |job: JobRef<'_>| {
             view.work_left(job).map(|work| work.0).filter(|work| *work > 0.0 && work.is_finite())
         };
-        let jobs = everyone(view);
+        let jobs = all_jobs(view);
         // A job whose length is not known counts as the longest there is.
         let longest = jobs.iter().copied().filter_map(left).fold(1.0, f64::max);
         self.known.refresh(view);

@@ -2,7 +2,7 @@
 
 use crate::afs::divide;
 use crate::afs_l::rates;
-use crate::ladder::{Contest, Player, change_seconds, everyone, largest_first};
+use crate::ladder::{Contest, Player, all_jobs, change_seconds, largest_first};
 use crate::prelude::*;
 
 /// The row in the registry.
@@ -90,7 +90,7 @@ impl Policy for AfsP {
         offer: &mut Offer<'_>,
         _cx: &mut Cx,
     ) -> Result<(), PolicyError> {
-        let mut contest = Contest::new(view, offer, everyone(view), |job, shape, there| {
+        let mut contest = Contest::new(view, offer, all_jobs(view), |job, shape, there| {
             let cost = if self.settings.resize_cost { change_seconds(job, view) } else { 0.0 };
             // A job that ran for long may well run for as long again.
             let again = job.state.ran(view.now).as_secs_f64().max(cost / COST_MAX);

@@ -2,6 +2,8 @@
 //!
 //! - `matching`: the paper's bipartite graph of jobs and k-th places from the end, with the cost k p_ij + d_ij.
 //! - `gavel`: AlloX as in Gavel's simulator, which is a variant of its own.
+//!
+//! Sections are of Le et al., EuroSys 2020: 3.1 is the matching for queued jobs, 3.2 arrivals, 3.3 fairness.
 
 mod gavel;
 pub mod matching;
@@ -101,7 +103,7 @@ impl Policy for AlloX {
             if count >= tenants.len() {
                 break;
             }
-            // Nothing fits: more tenants are admitted, as the authors' code doubles alpha.
+            // Nothing fits: more tenants take part, as the authors' code doubles alpha (section 3.3).
             part *= 2.0;
         }
         Ok(())
@@ -110,7 +112,7 @@ impl Policy for AlloX {
 
 impl AlloX {
     /// Matches the jobs of some tenants and starts those that come first on idle GPUs: online, only the first job of each
-    /// idle machine of the offline schedule starts. True if any was started.
+    /// idle machine of the offline schedule starts (section 3.2). True if any was started.
     fn start(
         &self,
         waiting: &[Candidate<'_>],
@@ -186,7 +188,7 @@ fn candidates<'v>(
     able
 }
 
-/// Tenants with waiting jobs, by how much they have used for each unit of weight, least first.
+/// Tenants with waiting jobs, by how much they have used for each unit of weight, least first (section 3.3).
 fn least_served(waiting: &[Candidate<'_>], view: &View<'_>) -> Vec<TenantId> {
     let tenants: BTreeSet<TenantId> = waiting.iter().map(|one| one.job.spec.tenant).collect();
     let mut tenants: Vec<(f64, TenantId)> = tenants

@@ -98,7 +98,7 @@ struct Seat {
 
 /// How a tenant stands at one moment.
 #[derive(Copy, Clone)]
-struct Standing {
+struct Factor {
     points: i128,
     over_share: bool,
 }
@@ -198,7 +198,7 @@ impl FairShare {
     }
 
     /// How all tenants stand: 2^-(use / share), use and share both measured along the tree.
-    fn standings(&self, view: &View<'_>) -> Vec<Standing> {
+    fn factors(&self, view: &View<'_>) -> Vec<Factor> {
         let tenants = view.tenants();
         let mut weights = vec![0.0; tenants.len() + 1];
         let slot = |parent: Option<TenantId>| parent.map_or(tenants.len(), TenantId::index);
@@ -208,7 +208,7 @@ impl FairShare {
         let tops = tenants.iter().filter(|(_, tenant)| tenant.parent.is_none());
         let total: f64 = tops.map(|(id, _)| view.usage(id)).sum();
         let mut shares: Vec<(f64, f64)> = Vec::with_capacity(tenants.len());
-        let mut standings = Vec::with_capacity(tenants.len());
+        let mut factors = Vec::with_capacity(tenants.len());
         for (id, tenant) in tenants.iter() {
             let of_siblings = match weights[slot(tenant.parent)] {
                 sum if sum > 0.0 => tenant.weight.max(0.0) / sum,
@@ -226,25 +226,25 @@ impl FairShare {
             shares.push((share, used));
             let ratio = if share > 0.0 { used / share } else { f64::INFINITY };
             let factor = libm::exp2(-ratio / self.settings.dampening);
-            standings.push(Standing {
+            factors.push(Factor {
                 points: points(self.settings.share * factor),
                 over_share: ratio > 1.0,
             });
         }
-        standings
+        factors
     }
 
     fn tenant(&self, lane: usize) -> TenantId {
         self.classes.get(lane).tenant.expect("lanes are by tenant")
     }
 
-    /// Running jobs of tenants above their share, those of the worst standing and the latest start first.
-    fn victims(&self, view: &View<'_>, standings: &[Standing]) -> Vec<JobId> {
+    /// Running jobs of tenants above their share, those of the lowest factor and the latest start first.
+    fn victims(&self, view: &View<'_>, factors: &[Factor]) -> Vec<JobId> {
         let mut victims: Vec<_> = view
             .granted()
-            .map(|job| (standings[job.spec.tenant.index()], job))
-            .filter(|(standing, _)| standing.over_share)
-            .map(|(standing, job)| (standing.points, Reverse(job.state.last_start), job.id()))
+            .map(|job| (factors[job.spec.tenant.index()], job))
+            .filter(|(factor, _)| factor.over_share)
+            .map(|(factor, job)| (factor.points, Reverse(job.state.last_start), job.id()))
             .collect();
         victims.sort_unstable();
         victims.into_iter().map(|(_, _, job)| job).collect()
@@ -265,11 +265,11 @@ impl Policy for FairShare {
         {
             return Ok(());
         }
-        let standings = self.standings(view);
-        let victims = if preempt { self.victims(view, &standings) } else { Vec::new() };
+        let factors = self.factors(view);
+        let victims = if preempt { self.victims(view, &factors) } else { Vec::new() };
         let rank = |lane: usize, grown: bool, place: Place| {
             let points =
-                standings[self.tenant(lane).index()].points + self.own(&place, grown, view.now);
+                factors[self.tenant(lane).index()].points + self.own(&place, grown, view.now);
             (points, Reverse(place.1), Reverse(place.2), lane, grown, place)
         };
         let all = (0..self.lanes.len()).flat_map(|lane| [(lane, false), (lane, true)]);
@@ -280,7 +280,7 @@ impl Policy for FairShare {
         while let Some((_, _, _, lane, grown, place)) = heads.pop() {
             let Some(job) = view.job(place.2).filter(|_| !closed[lane]) else { continue };
             let grant = wanted(job);
-            let answer = if preempt && !standings[job.spec.tenant.index()].over_share {
+            let answer = if preempt && !factors[job.spec.tenant.index()].over_share {
                 offer.instead(&grant, &mut victims.iter().copied())
             } else {
                 offer.grant(&grant)

@@ -1,11 +1,11 @@
 //! Gandiva_fair: tickets for tenants, stride turns for gangs on each type of GPU, and trading of fast GPUs for slow ones.
 //!
 //! - `market`: tickets, and what types are worth to tenants.
-//! - `trade`: the paper's trading of heterogeneous GPUs.
-//! - `passes`: its stride scheduling, in two steps.
-//! - `quantum`: its gang-aware choice at a quantum, and its load balance by tickets.
+//! - `trade`: the paper's trading ("Handling GPU heterogeneity transparently").
+//! - `passes`: its stride scheduling, in two steps ("Split stride gang-scheduling").
+//! - `quantum`: its gang-aware choice at a quantum (the same part), and its load balance by tickets ("Load balancing").
 //!
-//! There is no public code; what comments here call the paper's is named by its notion and not by a section.
+//! There is no public code; parts of Chaudhary et al., EuroSys 2020, are named by their titles.
 
 mod market;
 mod passes;

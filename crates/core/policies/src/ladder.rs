@@ -248,7 +248,7 @@ pub(crate) struct Contest<'v> {
 }
 
 /// All jobs that wait or hold a grant.
-pub(crate) fn everyone<'v>(view: &View<'v>) -> Vec<JobRef<'v>> {
+pub(crate) fn all_jobs<'v>(view: &View<'v>) -> Vec<JobRef<'v>> {
     view.waiting().chain(view.granted()).collect()
 }
 

@@ -2,7 +2,7 @@
 
 mod observed;
 
-use crate::ladder::{Contest, Ladder, Player, change_seconds, everyone, packed, sizes};
+use crate::ladder::{Contest, Ladder, Player, all_jobs, change_seconds, packed, sizes};
 use crate::place::even::Even;
 use crate::place::spread::Spread;
 use crate::prelude::*;
@@ -92,7 +92,7 @@ struct Optimus {
     observations: Observations,
 }
 
-/// What a player's gains are multiplied by: its rest, or a doubt.
+/// What a player's gains are multiplied by: its rest, or `early` where no curve of its loss is known.
 type Factor = f64;
 
 impl Policy for Optimus {
@@ -108,7 +108,7 @@ impl Policy for Optimus {
         // Between intervals no job is resized, and a job that comes begins on idle GPUs.
         let is_due = number.is_none() || self.current != number;
         self.current = number;
-        let jobs = if is_due { everyone(view) } else { view.waiting().collect() };
+        let jobs = if is_due { all_jobs(view) } else { view.waiting().collect() };
         let mut contest = Contest::new(view, offer, jobs, |job, shape, there| {
             self.ladder(job, shape, there, view)
         });

@@ -5,8 +5,10 @@
 //! - `parts`: nodes, or parts of them, as the search sees them.
 //! - `problem`: jobs by nodes, and what a matrix of GPUs is worth.
 //! - `separate`: the search for a good matrix, first sizes and then places.
-//! - `vary`, `evolve`: the authors' genetic search, sizes and places at once.
+//! - `vary`, `evolve`: the authors' genetic search (section 4.2), sizes and places at once.
 //! - `types`: how types of GPU are distinguished; `alike`: not at all, as Sia's authors ran it.
+//!
+//! Sections are of Qiao et al., OSDI 2021; the goodput model is section 3 of it (`trainyard_profile::goodput`).
 //!
 //! A decision costs O(jobs * (nodes + sizes)) for a few passes, or O(generations * population * jobs * nodes) by the
 //! joint search, and 50 batches for each size that a job may have.

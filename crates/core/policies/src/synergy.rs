@@ -146,7 +146,7 @@ impl Synergy {
         }
     }
 
-    /// Jobs that were not counted in get what is left: first of all those that ran, whose GPUs nobody took.
+    /// Jobs that were not counted in get what is left: first of all those that ran, whose GPUs no other job took.
     fn add_others<'a>(
         &mut self,
         queue: &Queue<'a>,

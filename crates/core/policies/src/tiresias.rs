@@ -1,4 +1,7 @@
 //! Tiresias: two-dimensional least attained service in a few queues, so that only crossing a threshold costs a place.
+//!
+//! Sections are of Gu et al., NSDI 2019: 3.2.2 is the attained service in two dimensions, 3.2.3 the queues, 3.3 the
+//! placement, which is the placer `skew` here.
 
 mod authors;
 mod queues;
@@ -67,7 +70,7 @@ pub(crate) fn authors_thresholds() -> Vec<Span> {
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Service {
-    /// GPUs times time: 2D-LAS, the authors' `dlas-gpu`.
+    /// GPUs times time: 2D-LAS (section 3.2.2), the authors' `dlas-gpu`.
     #[default]
     GpuTime,
     /// Time alone: one dimension, the authors' `dlas`.

@@ -94,7 +94,7 @@ impl Chosen {
     }
 }
 
-/// Sums of values are told apart down to this part of them.
+/// Sums of values that differ by less than this part of them count as equal.
 const PRECISION: f64 = 1e-9;
 
 impl Choices {

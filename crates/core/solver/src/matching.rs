@@ -6,7 +6,7 @@ use rustworkx_core::petgraph::graph::{NodeIndex, UnGraph};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-/// How finely weights are told apart: the largest has so many bits. The sums that the algorithm makes fit 128.
+/// The resolution of weights: the largest has so many bits. The sums that the algorithm makes fit 128.
 const WEIGHT_BITS: u32 = 52;
 
 /// The pairs of greatest weight in sum, each node in one pair at most; edges of weight 0 or less are not used.

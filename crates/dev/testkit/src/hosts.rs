@@ -180,8 +180,8 @@ fn newcomers(engine: &Engine, at: Time, next: &mut u32) -> Vec<Event> {
 
 /// A pipeline whose policy has a trouble.
 pub fn troubled(mut pipeline: Pipeline, trouble: Trouble, every: u64) -> Pipeline {
-    struct Nobody;
-    impl Policy for Nobody {
+    struct Idle;
+    impl Policy for Idle {
         fn allocate(
             &mut self,
             _: &View<'_>,
@@ -191,7 +191,7 @@ pub fn troubled(mut pipeline: Pipeline, trouble: Trouble, every: u64) -> Pipelin
             Ok(())
         }
     }
-    let inner = std::mem::replace(&mut pipeline.policy, Box::new(Nobody));
+    let inner = std::mem::replace(&mut pipeline.policy, Box::new(Idle));
     pipeline.policy = Box::new(Troubled { inner, trouble, every });
     pipeline
 }

@@ -113,6 +113,25 @@ fn both_hosts_decide_alike_with_every_policy_whatever_goes_wrong() {
     }
 }
 
+#[test]
+fn both_hosts_decide_alike_behind_every_control() {
+    let (workload, cluster) = workload(30);
+    for (index, selection) in policies().into_iter().enumerate() {
+        // Policies that turn jobs away themselves stand behind each control, all others behind one.
+        let rejects = !selection.policy.settings.0.is_empty();
+        for (number, control) in ADMISSION_CONTROLS.iter().enumerate() {
+            if !rejects && number != index % ADMISSION_CONTROLS.len() {
+                continue;
+            }
+            let selection = behind(&selection, control.name, None);
+            let build = || selection.build().expect("settings build");
+            let mut hosts = BothHosts::new(&build, 40);
+            simulate(&workload, &cluster, build(), &Options::default(), &mut hosts);
+            assert!(hosts.compared > 0, "{} behind {}", selection.policy.name, control.name);
+        }
+    }
+}
+
 /// Takes note of every job that a policy is asked about or shown.
 struct Watched {
     inner: Box<dyn Policy>,

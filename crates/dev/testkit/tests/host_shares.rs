@@ -75,7 +75,7 @@ fn a_share_changes_without_a_restart_even_within_a_lease_and_only_as_far_as_ther
         }
         for job in view.granted() {
             let (many, few) = (share(10, 500), share(1, 500));
-            // The first gives back and the second grows in one decision; none can have what nobody gives back.
+            // The first gives back and the second grows in one decision; none can have what no job gives back.
             assert!(!offer.set_host(job.id(), share(13, 500)));
             assert!(offer.set_host(job.id(), if job.id() == JobId(0) { few } else { many }));
         }

@@ -336,6 +336,44 @@ fn every_page_of_the_book_is_listed_and_every_listed_page_exists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The rules of a policy stand in the framework's documentation and, at more length, in the book.
+#[test]
+fn the_contract_has_the_same_rules_and_every_fault_in_the_book() {
+    let page = read(&root().join("docs/dev/contract.md"));
+    let code = read(&root().join("crates/core/framework/src/lib.rs"));
+    let numbered = |lines: Vec<&str>| -> Vec<String> {
+        let number = |line: &&str| line.split_once(". ").map(|(number, _)| number.to_owned());
+        let is_number = |text: &String| text.chars().all(|c| c.is_ascii_digit());
+        lines.iter().filter_map(number).filter(is_number).collect()
+    };
+    let rules = page.split("## ").find(|part| part.starts_with("The rules of a policy"));
+    let in_page = numbered(rules.expect("a section").lines().collect());
+    let in_code = numbered(code.lines().filter_map(|line| line.strip_prefix("//! ")).collect());
+    assert!(in_page.len() > 10, "{in_page:?}");
+    assert_eq!(in_page, in_code, "numbers of rules in docs/dev/contract.md and the framework");
+    let types = read(&root().join("crates/core/types/src/decision.rs"));
+    let faults = types.split("pub enum Fault {").nth(1).and_then(|rest| rest.split("\n}").next());
+    let lines = faults.expect("an enum").lines().map(str::trim);
+    let names = lines.filter(|line| line.starts_with(char::is_uppercase));
+    let names = names.map(|line| line.trim_end_matches(',').split(['(', ' ']).next().unwrap_or(""));
+    let untold: Vec<&str> = names.filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert!(untold.is_empty(), "docs/dev/contract.md says nothing of {untold:?}");
+}
+
+#[test]
+fn the_contract_tells_every_question_that_a_view_answers() {
+    let page = read(&root().join("docs/dev/contract.md"));
+    let code = read(&root().join("crates/core/framework/src/view.rs"));
+    let own = code.split("impl<'a> View<'a> {").nth(1).and_then(|rest| rest.split("\n}").next());
+    let lines = own.expect("what a view answers").lines();
+    let names = lines.filter_map(|line| line.strip_prefix("    pub fn ")?.split(['(', '<']).next());
+    let names: Vec<&str> = names.filter(|name| *name != "new").collect();
+    assert!(names.len() > 30, "{names:?}");
+    let untold: Vec<&&str> =
+        names.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert!(untold.is_empty(), "docs/dev/contract.md says nothing of {untold:?}");
+}
+
 /// Words that the field has better ones for: in documents, help texts and the schema of the API.
 const RETIRED_PHRASES: &[&str] = &[
     "standing:",
@@ -351,9 +389,21 @@ const RETIRED_PHRASES: &[&str] = &[
     "what a submission would lead to",
     "guard of growth",
     "dial of fairness",
-    " whoever ",
-    "Whoever ",
-    "omebody ",
+];
+/// Words that stand where the subject belongs, or for a word of the field: "a job that ..." and "no user ..." say more.
+/// Refused in documents, scenarios, dashboards and the Python package, and in comments and texts of sources.
+const RETIRED_WORDS: &[&str] = &[
+    "whoever",
+    "nobody",
+    "somebody",
+    "everybody",
+    "anybody",
+    "everyone",
+    "who waits",
+    "told apart",
+    "let in",
+    "as-given",
+    "by laws",
 ];
 /// The same for names in the code.
 const RETIRED_NAMES: &[&str] = &[
@@ -406,8 +456,68 @@ fn retired_words_stay_retired() {
     assert!(wrong.is_empty(), "see docs/guide/glossary.md:\n{}", wrong.join("\n"));
 }
 
+/// Whether a text has the word, in small or large letters, and not as a part of another one or of a name in code.
+fn says(text: &str, word: &str) -> bool {
+    let in_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    text.match_indices(word).any(|(at, _)| {
+        !text[..at].ends_with(in_word) && !text[at + word.len()..].starts_with(in_word)
+    })
+}
+
+/// What a line of a source says to people: its comment, and the texts in it.
+fn prose(line: &str) -> Vec<&str> {
+    match line.trim_start().strip_prefix("//") {
+        Some(comment) => vec![comment],
+        None => line.split('"').skip(1).step_by(2).collect(),
+    }
+}
+
+#[test]
+fn sentences_name_their_subject() {
+    let mut wrong = Vec::new();
+    let mut check = |file: &Path, text: &str| {
+        let small = text.to_lowercase();
+        let found = RETIRED_WORDS.iter().filter(|word| says(&small, word));
+        wrong.extend(found.map(|word| format!("{}: `{word}` in {}", short(file), text.trim())));
+    };
+    let mut documents = walk(&root().join("docs"), "md");
+    documents.retain(|file| !short(file).contains("docs/book/"));
+    documents.extend(walk(&root().join("scenarios"), "scn"));
+    documents.extend(walk(&root().join("deploy"), "json"));
+    documents.extend(walk(&root().join("python/trainyard"), "py"));
+    let pages = ["README", "ARCHITECTURE", "CONTRIBUTING", "STYLE", "SECURITY", "CHANGELOG"];
+    documents.extend(pages.map(|name| root().join(format!("{name}.md"))));
+    for file in documents {
+        let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        check(&file, &stem.replace('_', " "));
+        for line in read(&file).lines() {
+            // What stands in code spans is quoted.
+            line.split('`').step_by(2).for_each(|text| check(&file, text));
+        }
+    }
+    for file in sources() {
+        let name = short(&file);
+        if !name.contains("/src/") || name.ends_with("/tests.rs") || name.contains("/tests/") {
+            continue;
+        }
+        for line in without_tests(&read(&file)).lines() {
+            prose(line).into_iter().for_each(|text| check(&file, text));
+        }
+    }
+    assert!(wrong.is_empty(), "see docs/guide/glossary.md:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_retired_word_is_found_as_a_word_only() {
+    assert!(says("it costs nobody anything", "nobody") && says("nobody", "nobody"));
+    assert!(!says("user nobody_else", "nobody") && !says("outlet in use", "let in"));
+    assert_eq!(prose("    // A comment."), [" A comment."]);
+    assert_eq!(prose("let a = said(\"one\", \"two\");"), ["one", "two"]);
+}
+
 /// Nouns that had many meanings: a public type of such a name exists once at most.
-const ONE_MEANING: &[&str] = &["Answer", "Order", "Place", "Placer", "Row", "Seen", "Standing"];
+const ONE_MEANING: &[&str] =
+    &["Answer", "Order", "Place", "Placer", "Row", "Seen", "Standing", "Verdict"];
 
 #[test]
 fn a_noun_has_one_public_meaning() {

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// What follows from a finding.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum HealthVerdict {
     /// The program on the GPU is to blame: it is told, and what becomes of the job is the job's own.
     Application,
     /// It is told, and nothing else.
@@ -32,18 +32,18 @@ pub enum Verdict {
     Quarantine,
 }
 
-impl Verdict {
+impl HealthVerdict {
     /// All, by name.
-    pub const ALL: [(Verdict, &'static str); 4] = [
-        (Verdict::Application, "application"),
-        (Verdict::Tell, "tell"),
-        (Verdict::Retire, "retire"),
-        (Verdict::Quarantine, "quarantine"),
+    pub const ALL: [(HealthVerdict, &'static str); 4] = [
+        (HealthVerdict::Application, "application"),
+        (HealthVerdict::Tell, "tell"),
+        (HealthVerdict::Retire, "retire"),
+        (HealthVerdict::Quarantine, "quarantine"),
     ];
 
     /// The verdict of that name.
-    pub fn named(name: &str) -> Option<Verdict> {
-        Verdict::ALL.into_iter().find(|(_, other)| *other == name).map(|(verdict, _)| verdict)
+    pub fn named(name: &str) -> Option<HealthVerdict> {
+        HealthVerdict::ALL.into_iter().find(|(_, other)| *other == name).map(|(verdict, _)| verdict)
     }
 }
 
@@ -53,7 +53,7 @@ pub struct Finding {
     /// Its name, such as `xid-79`; see [`FINDINGS`] and [`xid::XIDS`].
     pub code: String,
     /// What follows.
-    pub verdict: Verdict,
+    pub verdict: HealthVerdict,
     /// What is seen, for people.
     pub what: String,
 }
@@ -115,7 +115,7 @@ pub struct Link {
     pub errors: u64,
 }
 
-/// What was last read of each GPU, for whoever looks: the thread that reads writes it, and nothing waits for it.
+/// What was last read of each GPU: the thread that reads writes it, other threads look, and nothing waits for it.
 pub type Readings = Arc<Mutex<Vec<Reading>>>;
 
 /// How the health of GPUs is watched.

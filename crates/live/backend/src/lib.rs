@@ -41,7 +41,7 @@ pub mod readable;
 pub mod report;
 
 pub use discover::{Discovered, GpuFound, discover};
-pub use health::{Finding, GpuSeen, HealthOptions, Verdict};
+pub use health::{Finding, GpuSeen, HealthOptions, HealthVerdict};
 pub use local::{Local, LocalOptions, sample};
 pub use log::{LogPart, read_log};
 pub use order::{Identity, LaunchOrder, NodeShare, Order, ResizeOrder, StopOrder};

@@ -151,7 +151,7 @@ impl Backend for Local {
 
     fn list_attempts(&mut self) -> Vec<Found> {
         let (answer, found) = mpsc::channel();
-        self.send(Task::TakeStock(answer));
+        self.send(Task::ListAttempts(answer));
         // Nothing found would mean that nothing runs, which is not known without the thread.
         found.recv().expect("the thread of the backend lives as long as the backend")
     }

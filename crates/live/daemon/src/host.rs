@@ -49,7 +49,7 @@ pub struct HostOptions {
     pub record_bytes_max: u64,
     /// Whether jobs run as the users who submitted them.
     pub runs_as_users: bool,
-    /// Tells ends of jobs, where anybody may want to hear of them.
+    /// Tells ends of jobs, where notifications are set up.
     pub notifier: Option<Notifier>,
 }
 

@@ -100,7 +100,7 @@ impl NotifyRules {
         }
     }
 
-    /// Whether this end is to be told to anybody.
+    /// Whether this end is to be told at all.
     pub fn wants(&self, notify: &Notify, end: End) -> bool {
         self.url.is_some() || (is_named(notify) && matches(notify.on, end))
     }
@@ -110,7 +110,7 @@ impl NotifyRules {
     }
 }
 
-/// Whether a job names anybody.
+/// Whether a job names a recipient.
 pub fn is_named(notify: &Notify) -> bool {
     notify.url.is_some() || notify.mail.is_some()
 }
@@ -179,7 +179,7 @@ impl Notifier {
         Ok(Notifier { rules, notices })
     }
 
-    /// Has an end told, if anybody wants to hear of it. Never waits.
+    /// Has an end told, if a rule or the job asks for it. Never waits.
     pub fn tell(&self, notice: Notice) {
         if !self.rules.wants(&notice.notify, notice.end) {
             return;
@@ -431,6 +431,6 @@ mod tests {
         assert!(
             rules.wants(&on_failure, End::TimeLimit) && rules.wants(&mailed("ada"), End::Finished)
         );
-        assert!(!rules.wants(&Notify::default(), End::Failed), "nobody is named");
+        assert!(!rules.wants(&Notify::default(), End::Failed), "no recipient is named");
     }
 }

@@ -63,7 +63,7 @@ pub struct Brief {
     pub on_hang: OnHang,
     /// From when on it hangs, where its user says so: times what is usual, and seconds at least.
     pub hang: (Option<f64>, Option<f64>),
-    /// Who is told when it has ended; most jobs name nobody.
+    /// Who is told when it has ended; most jobs name no recipient.
     pub notify: Option<Box<Notify>>,
     packed: Box<str>,
 }

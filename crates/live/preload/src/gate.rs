@@ -1,7 +1,7 @@
 //! What every launch passes.
 //!
-//! The way through is two additions and a look at the clock. One who shuts the gate waits until everyone inside is
-//! out; then what the GPU has to do is all there is, and waiting for it drains the turn.
+//! The way through is two additions and a look at the clock. The thread that shuts the gate waits until every launch
+//! inside is out; then what the GPU has to do is all there is, and waiting for it drains the turn.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -53,7 +53,7 @@ impl Default for Gate {
 impl Gate {
     /// Goes in, if one may.
     pub fn enter(&self, now: u64) -> Passage {
-        // Counted before the look, so that one who shuts the gate sees everyone who found it open.
+        // Counted before the look, so that the thread that shuts the gate sees every launch that found it open.
         self.inside.fetch_add(1, Ordering::SeqCst);
         if !self.is_open(now) {
             self.leave();
@@ -97,7 +97,7 @@ impl Gate {
         self.open_until.store(u64::MAX, Ordering::SeqCst);
     }
 
-    /// Lets nobody in any more.
+    /// No launch enters any more.
     pub fn shut(&self) {
         self.open_until.store(0, Ordering::SeqCst);
     }
@@ -117,7 +117,7 @@ impl Gate {
         self.open_until.load(Ordering::SeqCst)
     }
 
-    /// Whether nobody is inside.
+    /// Whether no launch is inside.
     pub fn is_empty(&self) -> bool {
         self.inside.load(Ordering::SeqCst) == 0
     }

@@ -131,7 +131,7 @@ unsafe fn allocate_rows(
     let (pointer, pitch) = unsafe { (*out, *pitch) };
     let added = pitch.saturating_mul(height).saturating_sub(asked) as u64;
     if let Err(refused) = job.reserve(added) {
-        // SAFETY: it was allocated just now and nobody else knows of it.
+        // SAFETY: it was allocated just now and no other thread knows of it.
         unsafe { cuMemFree_v2(pointer) };
         return refused;
     }

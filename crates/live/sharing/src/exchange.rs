@@ -112,7 +112,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Nobody is there yet.
+    /// Without clients.
     pub fn new(settings: Settings, limits: Limits) -> Result<Exchange, SettingsError> {
         let arbiter = Arbiter::new(settings)?;
         Ok(Exchange {
@@ -360,7 +360,7 @@ impl Exchange {
         };
     }
 
-    /// Tells the first in the queue. A turn that nobody can be told of is given back at once: its client waits no more.
+    /// Tells the first in the queue. A turn without a program to tell is given back at once: its client waits no more.
     fn grant(&mut self, now: Time, hold: Hold, effects: &mut Vec<Effect>) {
         let client = self.clients.get_mut(&hold.client);
         let client = client.expect("a client of the arbiter is one of the exchange");

@@ -1,4 +1,4 @@
-//! What programs may say, in any order and at any time: nobody is harmed.
+//! What programs may say, in any order and at any time: no other program is harmed.
 
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop, prop_assert, prop_oneof, proptest,

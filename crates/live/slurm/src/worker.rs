@@ -49,7 +49,7 @@ pub enum Task {
     /// What the daemon wants.
     Obey(Order),
     /// SlurmAnswer with all there is.
-    TakeStock(Sender<Vec<Found>>),
+    ListAttempts(Sender<Vec<Found>>),
     /// Slurm as it was at a moment.
     Seen(Instant, Box<Result<SlurmSeen, CallError>>),
     /// The backend is dropped.
@@ -249,7 +249,7 @@ impl Worker {
     fn work(&mut self, task: Task) {
         match task {
             Task::Obey(order) => self.obey(order),
-            Task::TakeStock(answer) => {
+            Task::ListAttempts(answer) => {
                 let _ = answer.send(self.list_attempts());
             }
             Task::Seen(began, result) => self.seen(began, *result),

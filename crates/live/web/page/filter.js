@@ -51,7 +51,7 @@ function term(text, yard) {
     return job => job[key].toLowerCase().includes(value);
   }
   if (text === "mine") return job => job.user === yard.status?.user;
-  if (text === "over") return job => isOver(job.state);
+  if (text === "ended" || text === "over") return job => isOver(job.state);
   if (/^#?\d+$/.test(text)) {
     const id = text.replace("#", "");
     return job => String(job.id).startsWith(id) || job.name.includes(id);

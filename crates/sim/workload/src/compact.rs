@@ -198,7 +198,7 @@ impl Rare {
     }
 }
 
-/// Of what jobs differ in; two that differ in the rest alone have one hash and are told apart by all of it.
+/// Of what jobs differ in; two that differ in the rest alone have one hash, and equality looks at all of it.
 fn hash(job: &Job) -> u64 {
     let mut hasher = FxHasher::default();
     let want = &job.want;

@@ -1,4 +1,5 @@
-//! The generator of ElasticFlow (ASPLOS 2023): its laws and its streams, so that a seed gives the jobs of its Figure 10.
+//! The generator of ElasticFlow (ASPLOS 2023): its distributions and its streams, so that a seed gives the
+//! jobs of its Figure 10.
 //!
 //! Facts from `trace_generator` of its repository (Apache-2.0). Four streams of `random.Random` are seeded with the
 //! seed and the three numbers after it: types of jobs, times between arrivals, durations, sizes. There are fourteen
@@ -47,7 +48,7 @@ struct JobType {
     speeds: Vec<(u32, f64)>,
 }
 
-/// Draws the jobs of a spec; of its laws only the number of jobs, the seed and the arrivals hold.
+/// Draws the jobs of a spec; of its settings only the number of jobs, the seed and the arrivals hold.
 pub(crate) fn generate(spec: &Spec, catalog: &Catalog) -> Result<Workload, InputError> {
     spec.validate_like()?;
     let types: Result<Vec<JobType>, InputError> =

@@ -1,4 +1,4 @@
-//! The generator of Gavel (OSDI 2020): its laws and its streams, so that a seed gives the jobs of its experiments.
+//! The generator of Gavel (OSDI 2020): its distributions and its streams, so that a seed gives the jobs of its experiments.
 //!
 //! Facts from `utils.generate_job` and `Scheduler.simulate` of its repository (MIT). Each job is drawn in this order
 //! from `random.Random(seed + 2)`: a size (thrown away in the single workload), whether it is long, its duration, and
@@ -34,7 +34,7 @@ const JOB_TYPES: [(&str, &[u32], bool); 7] = [
 
 const REFERENCE: &str = "v100";
 
-/// Draws the jobs of a spec; of its laws only the number of jobs, the seed and the arrivals hold.
+/// Draws the jobs of a spec; of its settings only the number of jobs, the seed and the arrivals hold.
 pub(crate) fn generate(
     spec: &Spec,
     catalog: &Catalog,

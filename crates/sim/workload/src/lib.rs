@@ -4,7 +4,7 @@
 //! It comes from one of four places:
 //!
 //! - a trace: our own format as CSV or JSON lines ([`trace`]), or one of the formats of others ([`mod@import`]);
-//! - the seeded generator: a [`Spec`] of laws for arrivals, durations and sizes ([`generate()`]);
+//! - the seeded generator: a [`Spec`] of distributions for arrivals, durations and sizes ([`generate()`]);
 //! - a scenario: a few lines that state a cluster, its jobs and what goes wrong ([`scenario`]);
 //! - the binary itself: [`embedded()`], for a newcomer who has nothing yet.
 //!

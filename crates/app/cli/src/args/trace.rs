@@ -193,10 +193,10 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     pub per_hour: Option<String>,
     /// Durations: gavel, elasticflow, philly, log-normal:median=40m,sigma=1.5, ...
-    #[arg(long, value_name = "LAW")]
+    #[arg(long, value_name = "DISTRIBUTION")]
     pub duration: Option<String>,
     /// GPUs of a job: one, gavel, elasticflow, or weights 1:0.7,8:0.3.
-    #[arg(long, value_name = "LAW")]
+    #[arg(long, value_name = "DISTRIBUTION")]
     pub size: Option<String>,
     /// Models by name, drawn alike; `gavel-*` for all that begin so.
     #[arg(long, value_name = "NAMES")]
@@ -204,7 +204,7 @@ pub struct GenerateArgs {
     /// How many tenants.
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     pub tenants: Option<String>,
-    /// Any other law (repeatable): KEY=VALUE, such as daily=0.5 or deadline_share=0.2.
+    /// Any other setting (repeatable): KEY=VALUE, such as daily=0.5 or deadline_share=0.2.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
     /// The seed of every draw.

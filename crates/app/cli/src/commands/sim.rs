@@ -36,7 +36,7 @@ fn lists_jobs(args: &SimArgs) -> bool {
     report || files.into_iter().any(Option::is_some) || out.by.is_some() || world.measure.is_some()
 }
 
-/// Runs a policy on jobs that are made when they come and go when they are over.
+/// Runs a policy on jobs that are made when they come and go when they have ended.
 fn run_compact(
     args: &SimArgs,
     (given, options): (&GivenCompact, &Options),

@@ -68,7 +68,7 @@ fn generate(args: &GenerateArgs, output: &Output) -> Result<(), Failure> {
     ))
 }
 
-/// All laws that flags give, as pairs; `--set` comes last and wins.
+/// All settings that flags give, as pairs; `--set` comes last and wins.
 fn pairs(args: &GenerateArgs) -> Vec<String> {
     let flags = [
         ("like", &args.like),

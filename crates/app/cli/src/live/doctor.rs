@@ -175,7 +175,7 @@ fn gpu_health() -> Vec<Check> {
         let worst = seen.stands.iter().map(|found| found.verdict).max();
         let verdict = match worst {
             None => Verdict::Good,
-            Some(trainyard_backend::Verdict::Quarantine) => Verdict::Bad,
+            Some(trainyard_backend::HealthVerdict::Quarantine) => Verdict::Bad,
             Some(_) => Verdict::Warning,
         };
         let stands: Vec<&str> = seen.stands.iter().map(|found| found.what.as_str()).collect();

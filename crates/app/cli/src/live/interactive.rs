@@ -48,7 +48,7 @@ pub fn run(args: &RunArgs, job: JobSpec, output: &Output) -> Result<(), Failure>
         "--".to_owned(),
     ];
     argv.extend(job.argv.iter().cloned());
-    // Nobody types into it a second time: it is not moved, and not tried again.
+    // No user types into it a second time: it is not moved, and not tried again.
     let job = JobSpec { argv, retries: 0, preemptible: false, ..job };
     let client = connect::connect(&args.connection)?;
     let submitted = submit::send(&client, vec![job], args.key.clone())?;
@@ -107,7 +107,7 @@ fn accepted(
         match listener.accept() {
             Ok((stream, _)) => {
                 let peer = getsockopt(&stream, PeerCredentials).map(|peer| peer.uid());
-                // The folder lets nobody else in; this says so once more.
+                // No other user can enter the folder; this says so once more.
                 if peer.is_ok_and(|uid| own.is_root() || uid == own.as_raw()) {
                     stream.set_nonblocking(false).map_err(|error| trouble(&error))?;
                     return Ok(Some(stream));
@@ -264,7 +264,7 @@ fn serve(socket: &Path, command: &[OsString]) -> io::Result<ExitCode> {
     let group = child.id() as i32;
     thread::spawn(move || {
         take_typed(typed.0, typed.1);
-        // The client is gone: nobody will type any more.
+        // The client is gone: nothing will be typed any more.
         hang_up(nix::unistd::Pid::from_raw(group));
     });
     show(master, stream);

@@ -86,7 +86,7 @@ fn waiting_first<'a>(rows: impl Iterator<Item = &'a JobRow>) -> Vec<u32> {
     keys.into_iter().map(|(_, id)| id).collect()
 }
 
-/// Whose jobs a rule means: those of one user, one's own unless said otherwise, or everyone's.
+/// Whose jobs a rule means: those of one user, one's own unless said otherwise, or all users'.
 fn owner(args: &SomeJobs, client: &Client) -> Result<Option<String>, Failure> {
     match args.user.as_deref() {
         Some("*") => Ok(None),

@@ -22,7 +22,7 @@ use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::{self, Writer};
 use trainyard_api::request::PolicyRequest;
 use trainyard_backend::health::{self, Readings};
-use trainyard_backend::{Backend, HealthOptions, Local, LocalOptions, Verdict};
+use trainyard_backend::{Backend, HealthOptions, HealthVerdict, Local, LocalOptions};
 use trainyard_daemon::access::{Role, Rules};
 use trainyard_daemon::core::CoreOptions;
 use trainyard_daemon::hang::Rule;
@@ -297,7 +297,7 @@ fn health(args: &HealthArgs) -> Result<Option<HealthOptions>, Failure> {
     let mut health = HealthOptions::default();
     for text in &args.verdicts {
         let rule = text.split_once('=').filter(|(code, _)| health::Rules::knows(code));
-        let rule = rule.and_then(|(code, name)| Some((code, Verdict::named(name)?)));
+        let rule = rule.and_then(|(code, name)| Some((code, HealthVerdict::named(name)?)));
         let expected =
             "a finding and a verdict, such as xid-63=tell; `docs/guide/reliability.md` lists both";
         let (code, verdict) = rule.ok_or_else(|| Failure::flag("--gpu-verdict", text, expected))?;
@@ -333,7 +333,7 @@ impl Listen {
             }
         }
         if listen.socket.is_none() {
-            // Without a socket nobody could make the token that an address asks for.
+            // Without a socket no user could make the token that an address asks for.
             listen.socket = Some(places.socket.clone());
             // Commands look at the variable too, and not at the flag.
             let flag = args.state.state.clone();

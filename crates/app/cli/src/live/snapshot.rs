@@ -124,7 +124,7 @@ fn write<'a>(
     folder: &Path,
     files: impl Iterator<Item = (&'a PathBuf, &'a Content)>,
 ) -> io::Result<()> {
-    // Code may hold secrets: nobody else reads it.
+    // Code may hold secrets: no other user reads it.
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     for (name, content) in files {
         let path = folder.join(name);

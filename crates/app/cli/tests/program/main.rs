@@ -22,6 +22,8 @@ mod health;
 mod live;
 #[cfg(feature = "live")]
 mod live_and_simulated;
+#[cfg(feature = "live")]
+mod old_store;
 mod pictures;
 mod place;
 mod profiles;

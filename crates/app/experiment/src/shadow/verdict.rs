@@ -15,7 +15,7 @@ const SIGMAS: f64 = 1.96;
 
 /// One policy against reality.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verdict {
+pub struct ShadowVerdict {
     /// The policy.
     pub policy: String,
     /// Mean completion time of reality over that of the policy: above 1 is a gain.
@@ -52,12 +52,12 @@ impl Says {
     }
 }
 
-impl Verdict {
+impl ShadowVerdict {
     /// By a run in which unfinished jobs are as long as expected.
-    pub fn new(run: &Run, rebuilt: &Rebuilt, both: (&Outcome, &Outcome)) -> Verdict {
+    pub fn new(run: &Run, rebuilt: &Rebuilt, both: (&Outcome, &Outcome)) -> ShadowVerdict {
         let (gain, gain_between) = gain(rebuilt, both);
         let mut verdict =
-            Verdict { policy: run.policy.clone(), gain, gain_between, says: Says::TooFew };
+            ShadowVerdict { policy: run.policy.clone(), gain, gain_between, says: Says::TooFew };
         verdict.conclude(both.0.jobs.len());
         verdict
     }

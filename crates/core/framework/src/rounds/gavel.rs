@@ -135,8 +135,8 @@ impl Gavel {
             now - self.last_reset >= settings.reset_min.as_secs_f64() || self.last_reset == 0.0;
         if self.changed && due {
             self.reset(settings, now);
-            let nobody = table.jobs.is_empty();
-            let shares = if nobody { Some(Shares::default()) } else { ask.shares(table) };
+            let is_empty = table.jobs.is_empty();
+            let shares = if is_empty { Some(Shares::default()) } else { ask.shares(table) };
             self.take_shares(settings, table, shares);
         }
         let picked = self.pick(settings, table, (view, offer));

@@ -391,8 +391,8 @@ mod tests {
 
     #[test]
     fn a_large_job_is_dealt_in_pieces_that_divide_it() {
-        struct Nobody;
-        impl TimeShare for Nobody {
+        struct NoShares;
+        impl TimeShare for NoShares {
             fn shares(
                 &mut self,
                 _: &RateTable,
@@ -406,7 +406,7 @@ mod tests {
         let mut gpus = vec![1; 25];
         gpus[1..5].copy_from_slice(&[8, 2, 6, 7]);
         let table = table(&gpus);
-        let pop = Pop::new(vec![Nobody, Nobody, Nobody, Nobody], 0.5, 1);
+        let pop = Pop::new(vec![NoShares, NoShares, NoShares, NoShares], 0.5, 1);
         let pieces = pop.pieces(&table, |_| 1.0);
         assert_eq!(pieces, BTreeMap::from([(JobId(1), 4), (JobId(3), 3)]), "7 cannot be divided");
         let of_job = |part: usize, job: u32| {
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(of_eight, [Some(2); 4]);
         let of_six: u32 = (0..4).filter_map(|part| of_job(part, 3)).sum();
         assert_eq!(of_six, 6);
-        let none = Pop::new(vec![Nobody, Nobody], f64::INFINITY, 1);
+        let none = Pop::new(vec![NoShares, NoShares], f64::INFINITY, 1);
         assert!(none.pieces(&table, |_| 1.0).is_empty());
     }
 }

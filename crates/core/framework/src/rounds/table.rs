@@ -8,7 +8,7 @@ use trainyard_types::{GpuType, JobId};
 /// One way to run: one job, or several that share GPUs, on so many GPUs of a type.
 ///
 /// The unknowns of every optimiser are fractions of time, one for each choice. Types, sizes, partners and distance are
-/// all told apart by having a choice each, so that none of them is a special case of the mathematics.
+/// all distinct by having a choice each, so that none of them is a special case of the mathematics.
 #[derive(Debug, PartialEq)]
 pub struct Choice {
     /// The jobs that run, the lower id first.

@@ -191,7 +191,7 @@ proptest! {
         let mut tree =
             Knockout::new((0..jobs.len()).map(|job| stand(job, 0)).collect(), second_wins);
         for _ in 0..3 * jobs.len() {
-            let winner = tree.winner().expect("nobody leaves");
+            let winner = tree.winner().expect("no player leaves");
             prop_assert!(sizes[winner] == 0 || !sizes.contains(&0), "{winner} of {sizes:?}");
             sizes[winner] += 1;
             tree.set(winner, stand(winner, sizes[winner]), second_wins);

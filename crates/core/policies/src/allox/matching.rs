@@ -1,5 +1,5 @@
 //! The schedule with the least sum of completion times on machines that differ: a matching of jobs to machines and
-//! positions (Horn 1973; Bruno, Coffman and Sethi 1974).
+//! positions (AlloX, section 3.1; Horn 1973; Bruno, Coffman and Sethi 1974).
 //!
 //! The k-th job from the end of a machine delays k jobs, itself among them, so it costs k times its own length. Positions
 //! of identical machines cost the same, so they are one column with room for several jobs, and the matching becomes a

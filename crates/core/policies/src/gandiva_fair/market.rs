@@ -22,8 +22,8 @@ impl Market {
     pub fn new(view: &View<'_>, free: &Free, active: &[JobRef<'_>]) -> Market {
         let types = view.cluster().kinds.len();
         let capacity = (0..types).map(|kind| free.in_service(GpuType(kind as u8))).collect();
-        let nobody = Stake { tickets: 0.0, demand: 0.0, worth: vec![0.0; types] };
-        let mut stakes = vec![nobody; view.tenants().len()];
+        let none = Stake { tickets: 0.0, demand: 0.0, worth: vec![0.0; types] };
+        let mut stakes = vec![none; view.tenants().len()];
         let mut jobs = vec![0.0; stakes.len()];
         let worth: Vec<Vec<f64>> = active.iter().map(|job| worth(*job, view)).collect();
         for (job, worth) in active.iter().zip(&worth) {

@@ -15,7 +15,7 @@ use trainyard_types::{GpuType, Measured};
 pub struct Care {
     /// The batch growth limit, but for the present batch.
     pub guard: Guard,
-    /// By how many of its own doubts the time of an iteration is taken to be longer.
+    /// By how many of its own relative errors the time of an iteration is taken to be longer.
     pub uncertainty: f64,
     /// How many times its first batch a job trains with while it was seen with one number of samples on a GPU only.
     pub probe: f64,
@@ -192,8 +192,8 @@ impl<'m> Goodput<'m> {
         Some(if goodput.is_finite() { goodput } else { 0.0 })
     }
 
-    /// Speed-ups over the fair share (the paper's SPEEDUP: goodput over the goodput of a fair share; before there is a
-    /// fit, GPUs over its GPUs).
+    /// Speed-ups over the fair share (SPEEDUP of Pollux, section 4.2: goodput over the goodput of a fair share; before
+    /// there is a fit, GPUs over its GPUs).
     ///
     /// The authors take the fair share to be on one node, however large it is; it only weighs jobs against each other.
     pub fn worth(&mut self, reach: Reach) -> Worth {

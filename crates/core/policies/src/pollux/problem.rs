@@ -21,8 +21,8 @@ pub struct SearchJob {
     pub base: Vec<u8>,
     /// What sizes are worth, by type of GPU.
     pub worth: Vec<Worth>,
-    /// What a change of its row leaves of its speed-up: the price of a restart, (T - R d) / (T + d) for age T, R
-    /// restarts so far and a delay d of each.
+    /// What a change of its row leaves of its speed-up: the price of a restart (REALLOC_FACTOR of Pollux, section 4.2),
+    /// (T - R d) / (T + d) for age T, R restarts so far and a delay d of each.
     pub factor: f64,
 }
 
@@ -42,7 +42,7 @@ pub struct SearchSpace {
     pub capacity: Vec<u8>,
     /// The type of each node.
     pub kinds: Vec<u8>,
-    /// Whether at most one job that spans nodes may be on a node.
+    /// Whether at most one job that spans nodes may be on a node: Pollux's avoidance of interference, section 4.2.
     pub avoid: bool,
     /// The power of the mean over jobs.
     pub power: f64,
@@ -208,8 +208,8 @@ fn held_speedup(row: &SearchJob, space: &SearchSpace) -> f64 {
     list.get(gpus as usize - 1).copied().unwrap_or(0.0)
 }
 
-/// What a speed-up adds to the cost: the paper's fitness, the mean `(sum x^p / n)^(1/p)`, grows as the sum of these
-/// falls.
+/// What a speed-up adds to the cost: FITNESS of Pollux, section 4.2, the mean `(sum x^p / n)^(1/p)`, grows as the sum
+/// of these falls.
 fn cost(speedup: f64, power: f64) -> f64 {
     let beside = speedup + BESIDE;
     match power {

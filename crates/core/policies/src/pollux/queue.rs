@@ -30,7 +30,7 @@ impl Demand {
     }
 }
 
-/// Jobs that are told apart by the cost of a start only.
+/// Jobs that differ in the cost of a start only.
 #[derive(PartialEq, Eq, Hash)]
 struct Class {
     demand: Demand,

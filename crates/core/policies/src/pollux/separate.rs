@@ -14,7 +14,7 @@ use places::Layout;
 
 /// A good state, never more costly than what is held as far as that is possible.
 ///
-/// The better of two: sizes chosen and placed, and what is held; what is left over goes to whoever gains most.
+/// The better of two: sizes chosen and placed, and what is held; what is left over goes to the jobs that gain most.
 /// O(jobs * (nodes + sizes)) for each of a few passes, beside the knapsack.
 pub fn separate(problem: &Problem) -> Vec<u8> {
     let mut held = Layout::new(problem);

@@ -3,7 +3,8 @@
 //! Rounds are alike, so that only the order and the packing of gangs are left to choose. That GPUs suffice in sum and
 //! no job wants more rounds than there are does not make a packing exist: on 8 GPUs and in 2 rounds, a gang of 8 for
 //! one round and a gang of 4 for both take 16 GPU-rounds of 16, and cannot be laid out. Rounds are filled one by one in
-//! order of urgency; what found no room then is let in by moving others, and what finds none even so is left out.
+//! order of urgency; a job that found no room then gets some by moving others, and one that finds none even so is left
+//! out.
 
 use super::welfare::Program;
 use std::cmp::Reverse;
@@ -64,7 +65,7 @@ impl Calendar {
             if short.is_empty() {
                 return;
             }
-            let now = program.standing(&counts);
+            let now = program.evaluated(&counts);
             let mut found: Option<(f64, usize, usize, Vec<usize>)> = None;
             for index in short {
                 for round in 0..self.rounds.len() {

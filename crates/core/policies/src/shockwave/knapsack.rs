@@ -1,6 +1,6 @@
 //! The best use of a number of GPU-rounds when each item of a size has a gain: an exact knapsack over few sizes.
 //!
-//! Items of one size are only told apart by their gains, so the best so many of them are the steepest so many, and
+//! Items of one size differ in their gains only, so the best so many of them are the steepest so many, and
 //! the value of a size is concave in the number taken. Sizes are joined one by one: for each capacity, how much of it
 //! goes to the new size. With a concave value that split moves one way as the capacity grows, so that it is found by
 //! halving instead of by trying all. O(sizes x capacity x log capacity), whatever the number of items.

@@ -202,12 +202,12 @@ impl Program {
     }
 
     /// What numbers of rounds come to, kept such that the worth of small changes is found quickly.
-    pub fn standing(&self, rounds: &[u32]) -> Standing {
+    pub fn evaluated(&self, rounds: &[u32]) -> Evaluated {
         let left: Vec<f64> =
             self.jobs.iter().zip(rounds).map(|(job, count)| job.left(*count)).collect();
         let mut longest: Vec<usize> = (0..left.len()).collect();
         longest.sort_unstable_by(|a, b| left[*b].total_cmp(&left[*a]).then(a.cmp(b)));
-        Standing { value: self.value(rounds), welfare: self.welfare(rounds), left, longest }
+        Evaluated { value: self.value(rounds), welfare: self.welfare(rounds), left, longest }
     }
 
     /// What one more round is worth to the welfare of a job that has so many.
@@ -220,7 +220,7 @@ impl Program {
 }
 
 /// What numbers of rounds come to.
-pub struct Standing {
+pub struct Evaluated {
     /// The value of the objective.
     pub value: f64,
     welfare: f64,
@@ -230,7 +230,7 @@ pub struct Standing {
     longest: Vec<usize>,
 }
 
-impl Standing {
+impl Evaluated {
     /// The value if one job had a round more and some others, none of them twice, a round less.
     pub fn after(&self, (more, less): (usize, &[usize]), rounds: &[u32], program: &Program) -> f64 {
         let changed = std::iter::once((more, rounds[more] + 1));

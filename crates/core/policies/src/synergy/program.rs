@@ -18,9 +18,9 @@ pub struct Room {
     pub memory_mib: Option<u64>,
 }
 
-/// The answer.
+/// The best cells that were found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct BestDivision {
     /// For each demand the number of its cell.
     pub cells: Vec<usize>,
     /// The sum of all speeds, in parts of that with the proportional share.
@@ -37,7 +37,7 @@ struct Sort<'a> {
 }
 
 /// The best cells within so many nodes of a search, or nothing if none were found.
-pub fn best(demands: &[&Demand], room: Room, steps_max: u64) -> Option<Answer> {
+pub fn best(demands: &[&Demand], room: Room, steps_max: u64) -> Option<BestDivision> {
     let mut sorts: Vec<Sort<'_>> = Vec::new();
     for (index, demand) in demands.iter().enumerate() {
         match sorts.iter_mut().find(|sort| sort.demand == *demand) {
@@ -75,7 +75,7 @@ pub fn best(demands: &[&Demand], room: Room, steps_max: u64) -> Option<Answer> {
         }
         debug_assert!(members.next().is_none(), "every job has a cell");
     }
-    Some(Answer { cells, value: solution.objective, gap })
+    Some(BestDivision { cells, value: solution.objective, gap })
 }
 
 fn used(demand: &Demand, host: HostShare) -> (f64, f64) {

@@ -49,8 +49,8 @@ pub struct Result {
 pub fn hold(room: &[u32], bids: &[Bid], hidden: bool, work_max: u64) -> Result {
     let searches = if hidden { bids.len() as u64 + 1 } else { 1 };
     let each = (work_max / searches).max(bids.len() as u64 + 1);
-    let everyone: Vec<&Bid> = bids.iter().collect();
-    let (won, mut proven) = best(room, &everyone, each);
+    let all_bids: Vec<&Bid> = bids.iter().collect();
+    let (won, mut proven) = best(room, &all_bids, each);
     let mut kept = vec![1.0; bids.len()];
     if hidden {
         let value = |i: usize| libm::log(bids[i].value(won[i]));

@@ -1,4 +1,4 @@
-//! The queues of discretised 2D-LAS, through which a job sinks as it is served.
+//! The queues of discretised 2D-LAS (section 3.2.3), through which a job sinks as it is served.
 
 use super::Service;
 use super::authors::{MURI, TIRESIAS};
@@ -58,7 +58,7 @@ pub(super) trait Sinking: Sync {
 pub(crate) struct Queues {
     pub(crate) thresholds: Vec<Span>,
     pub(crate) service: Service,
-    /// The paper's PROMOTEKNOB; 0 for never, which the paper writes as infinity.
+    /// PROMOTEKNOB of section 3.2.3; 0 for never, which the paper writes as infinity.
     pub(crate) promote_knob: f64,
     sinking: &'static dyn Sinking,
     seats: FxHashMap<JobId, Seat>,
@@ -155,7 +155,7 @@ impl Queues {
     /// How much longer a waiting job must wait to be promoted; nothing if it never will be.
     ///
     /// It must have waited `promote_knob` times as long as it ran, both counted since its last promotion
-    /// (the paper's STARVELIMIT; the authors' code does not start counting anew when the job runs again).
+    /// (STARVELIMIT of section 3.2.3; the authors' code does not start counting anew when the job runs again).
     fn overdue(&self, job: JobRef<'_>, seat: &Seat, now: Time) -> Option<Span> {
         let ran = seat.ran(job, now);
         if self.promote_knob <= 0.0 || ran == Span::ZERO {

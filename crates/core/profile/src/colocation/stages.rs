@@ -1,8 +1,8 @@
 //! Co-location by stages: jobs that use storage and CPU, GPU and network one after another, and take turns on them.
 //!
 //! Two models stand on the same stage times, both from Muri (SIGCOMM 2022) and its simulator.
-//! In [`Interleaved`] all jobs of a group do one iteration in each period, whoever has which share; the group's period is
-//! that of the best order, longer by what jobs were measured to lose to each other.
+//! In [`Interleaved`] all jobs of a group do one iteration in each period, whatever their shares are; the group's period
+//! is that of the best order, longer by what jobs were measured to lose to each other.
 //! In [`Guarded`], Muri's approximation of AntMan, jobs with a right to the GPU run as if alone, and the others fit their
 //! stages into what those leave.
 //! More than four jobs were not measured: they take turns of a whole iteration each.

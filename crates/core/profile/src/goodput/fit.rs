@@ -52,7 +52,7 @@ pub struct Fitted {
     pub loss: f64,
     /// By kind of exchange.
     seen: [Seen; 3],
-    /// Whether several batch sizes were seen, so that the two parts of a gradient can be told apart.
+    /// Whether several batch sizes were seen, so that the two parts of a gradient can be separated.
     batches: bool,
 }
 
@@ -83,7 +83,7 @@ impl Fitted {
         (seen.count > 0).then_some(seen.error)
     }
 
-    /// Whether both parts of a gradient's time were told apart, by several batch sizes.
+    /// Whether both parts of a gradient's time were separated, by several batch sizes.
     pub fn knows_batches(&self) -> bool {
         self.batches
     }

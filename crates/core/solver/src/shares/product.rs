@@ -52,7 +52,7 @@ const STUCK_MAX: usize = 20;
 pub fn without_each(product: &Product<'_>, prices: &[f64]) -> Option<Vec<LogProduct>> {
     let mut tried = Tried::new(product);
     let jobs: f64 = product.counts.iter().sum();
-    // Nobody spends more than 1, so that at such prices all that is bought fits.
+    // No buyer spends more than 1, so that at such prices all that is bought fits.
     let high = product.capacity.iter().map(|gpus| if *gpus > 0.0 { jobs / gpus } else { 0.0 });
     tried.offer(&high.collect::<Vec<f64>>());
     tried.offer(prices);

@@ -146,7 +146,7 @@ fn run(case: &Case, flags: Flags) -> Result<bool> {
     Ok(over)
 }
 
-/// Jobs of Gavel's laws that ask for nine tenths of 2,048 GPUs, as a base of elastic ones.
+/// Jobs of Gavel's distributions that ask for nine tenths of 2,048 GPUs, as a base of elastic ones.
 fn spec() -> Spec {
     Spec {
         jobs: 20_000,

@@ -1,20 +1,20 @@
 //! From readings to findings.
 
-use super::{Finding, GpuSeen, Reading, Verdict, xid};
+use super::{Finding, GpuSeen, HealthVerdict, Reading, xid};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Findings beside Xids: their names, what follows, and what they mean.
-pub const FINDINGS: &[(&str, Verdict, &str)] = &[
-    ("gpu-lost", Verdict::Quarantine, "the driver does not reach it any more"),
-    ("ecc-uncorrected", Verdict::Quarantine, "memory errors that ECC could not correct"),
-    ("row-remap-pending", Verdict::Retire, "a memory row is remapped at the next reset"),
-    ("row-remap-failure", Verdict::Quarantine, "a memory row could not be remapped"),
-    ("too-hot", Verdict::Quarantine, "as hot as where it shuts down"),
-    ("hot", Verdict::Tell, "slowed down for its temperature"),
-    ("hot-long", Verdict::Retire, "slowed down for its temperature, for long"),
-    ("nvlink-down", Verdict::Tell, "an NVLink that worked does not"),
-    ("nvlink-errors", Verdict::Tell, "errors on an NVLink"),
+pub const FINDINGS: &[(&str, HealthVerdict, &str)] = &[
+    ("gpu-lost", HealthVerdict::Quarantine, "the driver does not reach it any more"),
+    ("ecc-uncorrected", HealthVerdict::Quarantine, "memory errors that ECC could not correct"),
+    ("row-remap-pending", HealthVerdict::Retire, "a memory row is remapped at the next reset"),
+    ("row-remap-failure", HealthVerdict::Quarantine, "a memory row could not be remapped"),
+    ("too-hot", HealthVerdict::Quarantine, "as hot as where it shuts down"),
+    ("hot", HealthVerdict::Tell, "slowed down for its temperature"),
+    ("hot-long", HealthVerdict::Retire, "slowed down for its temperature, for long"),
+    ("nvlink-down", HealthVerdict::Tell, "an NVLink that worked does not"),
+    ("nvlink-errors", HealthVerdict::Tell, "errors on an NVLink"),
 ];
 
 /// Errors of links are told once in this time.
@@ -24,7 +24,7 @@ const LINKS_TOLD_EVERY: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Verdicts that differ from the tables, by the name of the finding.
-    pub verdicts: BTreeMap<String, Verdict>,
+    pub verdicts: BTreeMap<String, HealthVerdict>,
     /// From when on a GPU that is slowed down for its temperature retires.
     pub hot_for: Duration,
 }
@@ -54,7 +54,7 @@ impl Rules {
         self.judged(format!("xid-{number}"), xid.verdict, what)
     }
 
-    fn judged(&self, code: String, usual: Verdict, what: String) -> Finding {
+    fn judged(&self, code: String, usual: HealthVerdict, what: String) -> Finding {
         let verdict = self.verdicts.get(&code).copied().unwrap_or(usual);
         Finding { code, verdict, what }
     }
@@ -193,13 +193,13 @@ mod tests {
         }
     }
 
-    fn codes(findings: &[Finding]) -> Vec<(&str, Verdict)> {
+    fn codes(findings: &[Finding]) -> Vec<(&str, HealthVerdict)> {
         findings.iter().map(|finding| (finding.code.as_str(), finding.verdict)).collect()
     }
 
     #[test]
     fn each_sign_of_illness_has_its_verdict() {
-        use Verdict::{Quarantine, Retire, Tell};
+        use HealthVerdict::{Quarantine, Retire, Tell};
         let link = |active, errors| vec![Link { link: 0, active, errors }];
         let cases = [
             ("well", well(), vec![], vec![]),
@@ -293,14 +293,14 @@ mod tests {
 
     #[test]
     fn xids_follow_the_table_unless_a_rule_says_otherwise() {
-        let verdicts = BTreeMap::from([("xid-63".to_owned(), Verdict::Tell)]);
+        let verdicts = BTreeMap::from([("xid-63".to_owned(), HealthVerdict::Tell)]);
         let mut judge = Judge::new(Rules { verdicts, ..Rules::default() });
         let seen = judge.look(Duration::ZERO, &well(), &[31, 79, 63, 4000]);
         let expected = [
-            ("xid-31", Verdict::Application),
-            ("xid-79", Verdict::Quarantine),
-            ("xid-63", Verdict::Tell),
-            ("xid-4000", Verdict::Tell),
+            ("xid-31", HealthVerdict::Application),
+            ("xid-79", HealthVerdict::Quarantine),
+            ("xid-63", HealthVerdict::Tell),
+            ("xid-4000", HealthVerdict::Tell),
         ];
         assert_eq!(codes(&seen.happened), expected);
         assert!(seen.happened[1].what.contains("fallen off the bus"));

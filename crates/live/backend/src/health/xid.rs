@@ -5,7 +5,7 @@
 //! lays to the program is the application's own, what it answers with `RESET_GPU`, `RESTART_BM` or a repair is an
 //! illness of the GPU. What it lets run on until a reset is convenient retires: it takes no new work.
 
-use super::Verdict::{self, Application, Quarantine, Retire, Tell};
+use super::HealthVerdict::{self, Application, Quarantine, Retire, Tell};
 
 /// What is known of an Xid.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -13,12 +13,12 @@ pub struct Xid {
     /// Its number.
     pub number: u64,
     /// What follows.
-    pub verdict: Verdict,
+    pub verdict: HealthVerdict,
     /// What it means, in the catalogue's words.
     pub meaning: &'static str,
 }
 
-const fn xid(number: u64, verdict: Verdict, meaning: &'static str) -> Xid {
+const fn xid(number: u64, verdict: HealthVerdict, meaning: &'static str) -> Xid {
     Xid { number, verdict, meaning }
 }
 

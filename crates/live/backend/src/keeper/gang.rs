@@ -211,7 +211,7 @@ pub fn remove_containers(dir: &AttemptDir, order: &LaunchOrder) {
         let Some((engine, program)) = container::find(path) else { return };
         let name = container::name(order, rank);
         let Some(argv) = container::removal(engine, &program, &name) else { return };
-        // As the job's user, like the engine before: there is nothing to say to anybody if it fails.
+        // As the job's user, like the engine before: there is nothing to report if it fails.
         let _ = run_aside(Spec { argv, ..spec });
     }
 }

@@ -43,7 +43,7 @@ impl Idle {
         Some(now - self.busy_at).filter(|idle| *idle >= self.limit)
     }
 
-    /// What cannot be told counts as busy: nobody's work is ended for a library that fails.
+    /// What cannot be told counts as busy: no job is ended for a library that fails.
     fn is_busy(&self, gpu: &str) -> bool {
         let used = self.nvml.device_by_uuid(gpu).and_then(|device| device.utilization_rates());
         used.map_or(true, |used| used.gpu > 0)

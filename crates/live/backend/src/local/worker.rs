@@ -58,7 +58,7 @@ pub enum Task {
     /// What the daemon wants.
     Obey(Order),
     /// Answer with all there is.
-    TakeStock(Sender<Vec<Found>>),
+    ListAttempts(Sender<Vec<Found>>),
     /// The GPUs were looked at.
     Looked(Look),
     /// A keeper has news.
@@ -196,7 +196,7 @@ impl Worker {
     fn work(&mut self, task: Task) {
         match task {
             Task::Obey(order) => self.obey(order),
-            Task::TakeStock(answer) => {
+            Task::ListAttempts(answer) => {
                 let _ = answer.send(self.list_attempts());
             }
             Task::Poked(poke) => self.poked(poke),

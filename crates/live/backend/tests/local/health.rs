@@ -5,7 +5,7 @@ use crate::yard::{PROGRAM, Yard, script};
 use std::path::PathBuf;
 use std::time::Duration;
 use trainyard_backend::health::{Rules, look};
-use trainyard_backend::{GpuSeen, HealthOptions, LocalOptions, Report, Verdict};
+use trainyard_backend::{GpuSeen, HealthOptions, HealthVerdict, LocalOptions, Report};
 
 struct Watched {
     yard: Yard,
@@ -53,10 +53,10 @@ impl Drop for Watched {
 fn each_sort_of_illness_is_seen_through_the_drivers_library() {
     let Some(watched) = Watched::new("signs", Duration::from_millis(50)) else { return };
     let happened = [
-        ("1 xid 79", "xid-79", Verdict::Quarantine),
-        ("0 xid 31", "xid-31", Verdict::Application),
-        ("1 ecc 2", "ecc-uncorrected", Verdict::Quarantine),
-        ("0 link 1 7", "nvlink-errors", Verdict::Tell),
+        ("1 xid 79", "xid-79", HealthVerdict::Quarantine),
+        ("0 xid 31", "xid-31", HealthVerdict::Application),
+        ("1 ecc 2", "ecc-uncorrected", HealthVerdict::Quarantine),
+        ("0 link 1 7", "nvlink-errors", HealthVerdict::Tell),
     ];
     for (fact, code, verdict) in happened {
         watched.fake.tell(fact);
@@ -66,12 +66,12 @@ fn each_sort_of_illness_is_seen_through_the_drivers_library() {
         assert_eq!(seen.uuid, format!("GPU-fake-{}", &fact[..1]), "{fact}");
     }
     let stands = [
-        ("0 pending 1", "0 pending 0", "row-remap-pending", Verdict::Retire),
-        ("0 failure 1", "0 failure 0", "row-remap-failure", Verdict::Quarantine),
-        ("1 temperature 96", "1 temperature 50", "too-hot", Verdict::Quarantine),
-        ("1 slowed 1", "1 slowed 0", "hot", Verdict::Tell),
-        ("0 link 0 7", "0 link 1 7", "nvlink-down", Verdict::Tell),
-        ("1 lost 1", "1 lost 0", "gpu-lost", Verdict::Quarantine),
+        ("0 pending 1", "0 pending 0", "row-remap-pending", HealthVerdict::Retire),
+        ("0 failure 1", "0 failure 0", "row-remap-failure", HealthVerdict::Quarantine),
+        ("1 temperature 96", "1 temperature 50", "too-hot", HealthVerdict::Quarantine),
+        ("1 slowed 1", "1 slowed 0", "hot", HealthVerdict::Tell),
+        ("0 link 0 7", "0 link 1 7", "nvlink-down", HealthVerdict::Tell),
+        ("1 lost 1", "1 lost 0", "gpu-lost", HealthVerdict::Quarantine),
     ];
     for (fact, over, code, verdict) in stands {
         watched.fake.tell(fact);
@@ -94,7 +94,7 @@ fn who_hears_of_a_failed_attempt_has_heard_of_its_gpu_before() {
     loop {
         match watched.yard.next() {
             Report::Gpu(seen) => {
-                ill |= seen.happened.iter().any(|found| found.verdict == Verdict::Quarantine);
+                ill |= seen.happened.iter().any(|found| found.verdict == HealthVerdict::Quarantine);
             }
             Report::Ended { exit, .. } => {
                 assert_eq!(exit.code, Some(1));

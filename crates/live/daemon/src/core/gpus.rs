@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use trainyard_api::{Code, Problem};
-use trainyard_backend::{Finding, GpuSeen, Verdict};
+use trainyard_backend::{Finding, GpuSeen, HealthVerdict};
 use trainyard_types::{Allocation, Event, GpuAt, JobId, Time};
 
 /// What an operator's own word is called among findings.
@@ -50,7 +50,7 @@ pub struct Illness {
 impl Illness {
     /// Whether what ran there had to go.
     pub fn evicts(&self) -> bool {
-        self.found.verdict == Verdict::Quarantine
+        self.found.verdict == HealthVerdict::Quarantine
     }
 }
 
@@ -85,15 +85,17 @@ impl Core {
     fn found(&mut self, gpu: GpuAt, found: &Finding) {
         let name = self.gpu_name(gpu);
         match found.verdict {
-            Verdict::Application => {
+            HealthVerdict::Application => {
                 for job in self.jobs_on(gpu) {
                     let sentence =
                         format!("job {} on {name}: {}, its own fault", job.0, found.what);
                     self.gpu_event(Some(job), &sentence, gpu, found);
                 }
             }
-            Verdict::Tell => self.gpu_event(None, &format!("{name}: {}", found.what), gpu, found),
-            Verdict::Retire | Verdict::Quarantine => self.quarantine(gpu, found),
+            HealthVerdict::Tell => {
+                self.gpu_event(None, &format!("{name}: {}", found.what), gpu, found)
+            }
+            HealthVerdict::Retire | HealthVerdict::Quarantine => self.quarantine(gpu, found),
         }
     }
 
@@ -101,7 +103,7 @@ impl Core {
     fn quarantine(&mut self, gpu: GpuAt, found: &Finding) {
         let (wall, at) = (self.wall, self.now);
         let known = self.gpus.get(&gpu).and_then(|chart| chart.illness.clone());
-        let evict = found.verdict == Verdict::Quarantine;
+        let evict = found.verdict == HealthVerdict::Quarantine;
         let worse = known.as_ref().is_none_or(|illness| evict && !illness.evicts());
         let is_new = known.as_ref().is_none_or(|illness| !illness.codes.contains(&found.code));
         if !worse && !is_new {
@@ -141,7 +143,7 @@ impl Core {
                 let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
                 let what = format!("taken out of service by {user}{reason}");
                 let code = BY_HAND.to_owned();
-                self.quarantine(gpu, &Finding { code, verdict: Verdict::Retire, what });
+                self.quarantine(gpu, &Finding { code, verdict: HealthVerdict::Retire, what });
             }
             None => {
                 let ill = self.gpus.get(&gpu).is_some_and(|chart| chart.illness.is_some());
@@ -185,7 +187,7 @@ impl Core {
         let after = self.options.gpu_return_after;
         self.gpus.iter().filter_map(move |(gpu, chart)| {
             let (illness, after) = (chart.illness.as_ref()?, after?);
-            let stands = chart.stands.iter().any(|found| found.verdict >= Verdict::Retire);
+            let stands = chart.stands.iter().any(|found| found.verdict >= HealthVerdict::Retire);
             let by_hand = illness.codes.contains(BY_HAND);
             (!stands && !by_hand).then_some((*gpu, illness.at + after))
         })

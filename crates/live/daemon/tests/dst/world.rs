@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_api::request::{Act, NodeAct};
 use trainyard_backend::Order;
-use trainyard_backend::{Finding, GpuSeen, LaunchOrder, NodeSeen, Report, Verdict};
+use trainyard_backend::{Finding, GpuSeen, HealthVerdict, LaunchOrder, NodeSeen, Report};
 use trainyard_daemon::core::{Core, CoreOptions, Input, Opening, Turn};
 use trainyard_daemon::flight::Line;
 use trainyard_daemon::hang::Rule;
@@ -329,7 +329,7 @@ impl World {
     fn something_with_a_gpu(&mut self) {
         let count = u64::from(self.cluster.gpus());
         let index = self.dice.below(count) as u8;
-        let verdicts = Verdict::ALL.map(|(verdict, _)| verdict);
+        let verdicts = HealthVerdict::ALL.map(|(verdict, _)| verdict);
         let found = |dice: &mut Dice| {
             let (number, verdict) = (dice.below(5), *dice.pick(&verdicts));
             Finding { code: format!("sign-{number}"), verdict, what: "ill".to_owned() }
@@ -338,7 +338,8 @@ impl World {
         let happened: Vec<Finding> = (0..dice.below(3)).map(|_| found(dice)).collect();
         let stands = dice.chance(300).then(|| found(dice)).into_iter().collect();
         self.seen.ill +=
-            happened.iter().filter(|found| found.verdict == Verdict::Quarantine).count() as u64;
+            happened.iter().filter(|found| found.verdict == HealthVerdict::Quarantine).count()
+                as u64;
         let uuid = format!("GPU-{index}");
         self.see_gpu(GpuSeen { index, uuid, stands, happened });
     }

@@ -4,7 +4,7 @@ use crate::args::OutArgs;
 use crate::failure::Failure;
 use crate::output::Output;
 use serde_json::{Value, json};
-use trainyard_experiment::shadow::{Counts, During, Shown, Verdict};
+use trainyard_experiment::shadow::{Counts, During, ShadowVerdict, Shown};
 use trainyard_report::units::{Unit, span_text};
 use trainyard_report::{Run, table};
 use trainyard_slurm::{History, Inventory};
@@ -59,7 +59,7 @@ pub fn print(shown: &Shown, out: &OutArgs, output: &Output) -> Result<(), Failur
     Ok(())
 }
 
-fn row(run: &Run, during: &During, verdict: Option<&Verdict>) -> Vec<String> {
+fn row(run: &Run, during: &During, verdict: Option<&ShadowVerdict>) -> Vec<String> {
     let summary = &run.summary;
     let mut row = vec![
         run.policy.clone(),
@@ -74,7 +74,7 @@ fn row(run: &Run, during: &During, verdict: Option<&Verdict>) -> Vec<String> {
         summary.preemptions.to_string(),
     ];
     row.extend(match verdict {
-        Some(Verdict { gain, gain_between: (low, high), says, .. }) => {
+        Some(ShadowVerdict { gain, gain_between: (low, high), says, .. }) => {
             [format!("{gain:.2}"), format!("{low:.2} to {high:.2}"), says.text().to_owned()]
         }
         None => ["1".to_owned(), String::new(), String::new()],
