@@ -11,13 +11,14 @@ Laws (--set KEY=VALUE here, or after --generate elsewhere):
   like                     laws | gavel-single | gavel-multiple | elasticflow: the generator of others, with per-hour or at-once
   load, per-hour           arrivals: a part of the cluster, or jobs an hour; arrival=at-once for all at time zero
   daily                    how strongly arrivals follow the time of day, 0 to 0.95
-  duration                 gavel | elasticflow | philly | log-normal:median=40m,sigma=1.5 | exponential:mean=1h
-                           | pareto:least=10m,shape=1.5 | uniform:least=1m,most=2h | fixed:length=10m
+  duration                 gavel | elasticflow | philly | helios | log-normal:median=40m,sigma=1.5
+                           | exponential:mean=1h | pareto:least=10m,shape=1.5 | uniform:least=1m,most=2h | fixed:length=10m
   duration_min, duration_max   bounds of it, such as 2m and 2d
   size                     one | gavel | elasticflow | weights such as 1:0.7,8:0.3
   models                   names, such as gavel-*,muri-*; without it a generic model
   tenant_skew, deadline_share, deadline_slack, soft_share, soft_tolerance, priority_share,
-  elastic_share, failure_share
+  elastic_share, failure_share, opportunistic_share, guaranteed_share
+  fraction_share           jobs of a part of a GPU; fractions=[[0.25,1],[0.5,1]] says which parts, with weights
 
 Examples:
   trainyard trace generate --jobs 1000 --load 0.85 --cluster '16x8 a100' --out jobs.csv

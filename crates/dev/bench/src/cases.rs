@@ -63,6 +63,9 @@ pub fn all() -> Vec<Case> {
         cases.push(generated("100k", 100_000, (0.85, policy), bound / 10.0));
         cases.push(generated("1m", 1_000_000, (0.85, policy), bound));
     }
+    // A third of the jobs on parts of GPUs, beside the same laws without: at most twice the time.
+    cases.push(shared_gpus(1_000_000, "fifo", 8.0));
+    cases.push(shared_gpus(1_000_000, "las", 10.0));
     // Twice what the cluster can take: in the end about half of all jobs wait at once.
     cases.push(generated("queue-20k", 20_000, (2.0, "easy"), 60.0));
     cases.push(generated("queue-200k", 200_000, (2.0, "easy"), 4.0));
@@ -142,6 +145,20 @@ fn generated(
         }),
         cpu_seconds_max,
         memory_mib_max: 1024.0,
+    }
+}
+
+/// Jobs of Gavel's laws, a third of which ask for a quarter or a half of a GPU.
+fn shared_gpus(jobs: u32, policy: &'static str, cpu_seconds_max: f64) -> Case {
+    Case {
+        name: format!("1m-shared-{policy}"),
+        input: Box::new(move || {
+            let (cluster, _) = cluster::parse("750x8 v100")?;
+            let spec = Spec { jobs, fraction_share: 1.0 / 3.0, ..Spec::default() };
+            let workload = generate(&spec, &trainyard_profile::Catalog::default(), &cluster)?;
+            Ok((workload, cluster))
+        }),
+        ..generated("1m", jobs, (0.85, policy), cpu_seconds_max)
     }
 }
 

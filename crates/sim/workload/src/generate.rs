@@ -10,7 +10,7 @@ use std::f64::consts::PI;
 use trainyard_diagnostic::InputError;
 use trainyard_profile::Catalog;
 use trainyard_types::{
-    Cluster, Job, JobId, ModelId, Tenant, TenantId, Tenants, Time, Want, Work, soft_deadline,
+    Class, Cluster, Job, JobId, ModelId, Tenant, TenantId, Tenants, Time, Want, Work, soft_deadline,
 };
 
 /// Draws a workload for a cluster: the same spec, catalog and cluster give the same jobs.
@@ -65,6 +65,8 @@ mod purpose {
     pub const ELASTIC: u64 = 8;
     pub const FAILURE: u64 = 9;
     pub const TOLERANCE: u64 = 20;
+    pub const FRACTION: u64 = 21;
+    pub const CLASS: u64 = 22;
 }
 
 fn models(spec: &Spec, catalog: &Catalog) -> Result<Vec<ModelId>, InputError> {
@@ -110,6 +112,8 @@ struct Bodies<'a> {
     model: Draw,
     tenant: Draw,
     elastic: Draw,
+    fraction: Draw,
+    fraction_sums: Vec<f64>,
 }
 
 impl<'a> Bodies<'a> {
@@ -130,6 +134,8 @@ impl<'a> Bodies<'a> {
             model: draw(purpose::MODEL),
             tenant: draw(purpose::TENANT),
             elastic: draw(purpose::ELASTIC),
+            fraction: draw(purpose::FRACTION),
+            fraction_sums: cumulated(spec.fractions.iter().map(|(_, weight)| *weight)),
         }
     }
 }
@@ -150,13 +156,18 @@ impl Iterator for Bodies<'_> {
             want.gpus_min = 1;
             want.gpus_max = gpus.saturating_mul(4).min(self.gpus_max);
         }
+        if self.fraction.chance(spec.fraction_share) {
+            let (part, _) = spec.fractions[self.fraction.index(&self.fraction_sums)];
+            want = Want { permille: (part * 1000.0).round() as u16, ..Want::gpus(1) };
+            want.gpu_memory_mib = self.memory[which];
+        }
         let tenant = TenantId(self.tenant.index(&self.tenant_sums) as u32);
         let model = self.models[which];
         Some((Job { tenant, model, want, ..Job::simple(JobId(0), Time::ZERO, gpus) }, seconds))
     }
 }
 
-/// Deadlines, priorities and failures.
+/// Deadlines, priorities, classes and failures.
 struct Extras<'a> {
     spec: &'a Spec,
     deadline: Draw,
@@ -164,6 +175,7 @@ struct Extras<'a> {
     tolerance_sums: Vec<f64>,
     priority: Draw,
     failure: Draw,
+    class: Draw,
 }
 
 impl<'a> Extras<'a> {
@@ -176,6 +188,7 @@ impl<'a> Extras<'a> {
             tolerance_sums: cumulated(spec.soft_tolerance.iter().map(|(_, weight)| *weight)),
             priority: draw(purpose::PRIORITY),
             failure: draw(purpose::FAILURE),
+            class: draw(purpose::CLASS),
         }
     }
 
@@ -187,12 +200,24 @@ impl<'a> Extras<'a> {
             job.value = self.value(job.submitted.as_secs_f64(), slack * seconds);
         }
         job.priority = i32::from(self.priority.chance(self.spec.priority_share));
+        job.class = self.class();
         let fails = self.failure.chance(self.spec.failure_share);
         fails.then(|| Work(work.0 * self.failure.uniform()))
     }
 }
 
 impl Extras<'_> {
+    fn class(&mut self) -> Class {
+        let opportunistic = self.class.chance(self.spec.opportunistic_share);
+        // Drawn either way, so that one share leaves the draws of the other as they were.
+        let guaranteed = self.class.chance(self.spec.guaranteed_share);
+        match (opportunistic, guaranteed) {
+            (true, _) => Class::Opportunistic,
+            (false, true) => Class::Guaranteed,
+            (false, false) => Class::BestEffort,
+        }
+    }
+
     /// A deadline so many seconds after submission, strict or soft.
     fn value(&mut self, submitted: f64, seconds: f64) -> Vec<(Time, f64)> {
         let deadline = submitted + seconds;
@@ -312,6 +337,8 @@ mod tests {
             failure_share: 0.1,
             elastic_share: 0.5,
             tenants: 3,
+            opportunistic_share: 0.4,
+            guaranteed_share: 0.5,
             ..Spec::default()
         };
         let workload = make(&spec);
@@ -326,7 +353,29 @@ mod tests {
         near(share(&|one| one.fails_at.is_some_and(|at| at.0 < one.work.0)), 0.1);
         near(share(&|one| one.job.want.gpus_min == 1), 0.5 + 0.5 * 0.7);
         near(share(&|one| one.job.tenant == TenantId(0)), 6.0 / 11.0);
+        near(share(&|one| one.job.class == Class::Opportunistic), 0.4);
+        near(share(&|one| one.job.class == Class::Guaranteed), 0.6 * 0.5);
         assert_eq!(workload.tenants.len(), 3);
+    }
+
+    #[test]
+    fn parts_of_gpus_are_drawn_and_count_as_parts_in_the_load() {
+        let cluster = crate::cluster::parse_line("10x8 v100, 4x4 a100").unwrap();
+        let fractions = vec![(0.5, 3.0), (0.1, 1.0)];
+        let spec = Spec { jobs: 20_000, fraction_share: 1.0 / 3.0, fractions, ..Spec::default() };
+        let workload = make(&spec);
+        let share = |permille: u16| {
+            let fits = |one: &&TraceJob| one.job.want.permille == permille;
+            workload.jobs.iter().filter(fits).count() as f64 / 20_000.0
+        };
+        for (permille, expected) in [(500, 0.25), (100, 1.0 / 12.0), (1000, 2.0 / 3.0)] {
+            assert!((share(permille) - expected).abs() < 0.01, "{permille}: {}", share(permille));
+        }
+        let parts = workload.jobs.iter().filter(|one| one.job.want.permille < 1000);
+        assert!(parts.into_iter().all(|one| one.job.want.gpus == 1));
+        assert!((workload.offered_load(&cluster) - 0.85).abs() < 1e-6);
+        let none = Spec { fractions: vec![(0.0, 1.0)], ..spec };
+        assert_eq!(generate(&none, &Catalog::builtin(), &cluster).unwrap_err().field, "fractions");
     }
 
     #[test]

@@ -52,6 +52,14 @@ pub struct Spec {
     pub elastic_share: f64,
     /// The share of jobs that fail by their own fault, at a moment drawn evenly over their work.
     pub failure_share: f64,
+    /// The share of jobs that ask for a part of one GPU instead of the GPUs drawn.
+    pub fraction_share: f64,
+    /// Parts of a GPU, with weights.
+    pub fractions: Vec<(f64, f64)>,
+    /// The share of jobs of the opportunistic class.
+    pub opportunistic_share: f64,
+    /// The share of jobs of the guaranteed class, of those that are not opportunistic.
+    pub guaranteed_share: f64,
 }
 
 impl Default for Spec {
@@ -80,6 +88,10 @@ impl Default for Spec {
             priority_share: 0.0,
             elastic_share: 0.0,
             failure_share: 0.0,
+            fraction_share: 0.0,
+            fractions: vec![(0.25, 1.0), (0.5, 1.0)],
+            opportunistic_share: 0.0,
+            guaranteed_share: 0.0,
         }
     }
 }
@@ -121,6 +133,8 @@ pub enum DurationLaw {
     Elasticflow,
     /// Log-normal as in Philly: median 1,186 s, sigma 2.18.
     Philly,
+    /// Log-normal as in Helios: median 206 s, mean 6,652 s.
+    Helios,
     /// Log-normal.
     LogNormal {
         /// Half of all are shorter.
@@ -182,6 +196,9 @@ impl Spec {
         share("priority_share", self.priority_share, 1.0)?;
         share("elastic_share", self.elastic_share, 1.0)?;
         share("failure_share", self.failure_share, 1.0)?;
+        share("fraction_share", self.fraction_share, 1.0)?;
+        share("opportunistic_share", self.opportunistic_share, 1.0)?;
+        share("guaranteed_share", self.guaranteed_share, 1.0)?;
         if self.jobs > 100_000_000 {
             return Err(wrong("jobs", self.jobs, "at most 100000000".to_owned()));
         }
@@ -207,7 +224,21 @@ impl Spec {
             let expected = "pairs of a delay and its weight from 0 to 1000000, one weight above 0";
             return Err(wrong("soft_tolerance", found, expected.to_owned()));
         }
+        self.validate_fractions()?;
         self.validate_laws()
+    }
+
+    fn validate_fractions(&self) -> Result<(), InputError> {
+        let sound = |&(part, weight): &(f64, f64)| {
+            (0.001..=1.0).contains(&part) && (0.0..=1e6).contains(&weight)
+        };
+        let is_drawn =
+            self.fraction_share == 0.0 || self.fractions.iter().any(|(_, weight)| *weight > 0.0);
+        if self.fractions.iter().all(sound) && is_drawn {
+            return Ok(());
+        }
+        let expected = "parts of a GPU from 0.001 to 1 with weights from 0, one of them above 0";
+        Err(wrong("fractions", format!("{:?}", self.fractions), expected.to_owned()))
     }
 
     /// Refuses laws that the generator of others would not look at.
