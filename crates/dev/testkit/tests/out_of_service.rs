@@ -33,7 +33,10 @@ fn no_policy_blames_a_job_for_nodes_that_are_drained() {
         for (drained, gpus) in [(2, 1), (2, 4), (1, 6)] {
             for reasons in reasons(entry.name, drained, gpus) {
                 if reasons.is_empty() || reasons.iter().any(blames_the_job) {
-                    wrong.push(format!("{}: {drained} drained, {gpus} GPUs: {reasons:?}", entry.name));
+                    wrong.push(format!(
+                        "{}: {drained} drained, {gpus} GPUs: {reasons:?}",
+                        entry.name
+                    ));
                 }
             }
         }

@@ -150,7 +150,8 @@ impl Steadiness {
     /// The part that is left of a standard deviation, which counts as much as so many estimates; never more than all.
     fn part_of(self, prior: f64) -> f64 {
         let known = PRIOR_COUNTS * prior * prior;
-        libm::sqrt((known + self.squares) / ((PRIOR_COUNTS + self.estimates) * prior * prior)).min(1.0)
+        libm::sqrt((known + self.squares) / ((PRIOR_COUNTS + self.estimates) * prior * prior))
+            .min(1.0)
     }
 }
 
@@ -259,7 +260,12 @@ impl Intervals {
 
     /// The same of a job with estimates before: where there are none of others to go by, its own make the interval
     /// narrower the longer they agree.
-    pub fn of_steady(&self, class: Class, seconds: f64, steady: Steadiness) -> ((f64, f64), f64, usize) {
+    pub fn of_steady(
+        &self,
+        class: Class,
+        seconds: f64,
+        steady: Steadiness,
+    ) -> ((f64, f64), f64, usize) {
         let enough = |bounds: &&Bounds| bounds.count >= FEWEST;
         let narrow = self.narrow.get(&(class, horizon(seconds))).filter(enough);
         let bounds = narrow.or_else(|| self.wide.get(&class).filter(enough));
