@@ -1,11 +1,12 @@
 //! Why a job waits, as data.
 
 use crate::engine::{Block, Engine};
+use crate::room::Room;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use trainyard_framework::{Live, State};
-use trainyard_types::{JobId, Phase, Reason, Time};
+use trainyard_types::{JobId, Phase, Reason, Time, Want};
 
 /// Where a job stands and what keeps it there.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,6 +27,7 @@ pub struct Outlook {
     state: Arc<State>,
     blocked: BTreeMap<JobId, Block>,
     notes: BTreeMap<JobId, Reason>,
+    room: Room,
     /// The first two jobs that wait and were looked at, found when first needed.
     looked_at: OnceLock<[Option<JobId>; 2]>,
 }
@@ -35,7 +37,12 @@ impl Outlook {
     pub fn explain(&self, job: JobId) -> Option<Explanation> {
         let (state, blocked, notes) = (&*self.state, &self.blocked, &self.notes);
         let looked_at = || *self.looked_at.get_or_init(|| looked_at(state, notes));
-        Grounds { state, blocked, notes, looked_at: &looked_at }.explain(job)
+        Grounds { state, blocked, notes, room: &self.room, looked_at: &looked_at }.explain(job)
+    }
+
+    /// What a policy's reason comes to for a job where GPUs are out of service.
+    pub fn corrected(&self, reason: Reason, want: &Want) -> Reason {
+        self.room.corrected(reason, want, &self.state.cluster)
     }
 }
 
@@ -44,13 +51,15 @@ impl Engine {
     pub fn explain(&self, job: JobId) -> Option<Explanation> {
         let (state, blocked, notes) = (&*self.state, &self.blocked, &self.notes);
         let looked_at = || looked_at(state, notes);
-        Grounds { state, blocked, notes, looked_at: &looked_at }.explain(job)
+        let room = Room::of(&self.free);
+        Grounds { state, blocked, notes, room: &room, looked_at: &looked_at }.explain(job)
     }
 
     /// A frozen copy of all that explanations rest on.
     pub fn outlook(&self) -> Outlook {
         let (blocked, notes) = (self.blocked.clone(), self.notes.clone());
-        Outlook { state: self.state.freeze(), blocked, notes, looked_at: OnceLock::new() }
+        let (state, room) = (self.state.freeze(), Room::of(&self.free));
+        Outlook { state, blocked, notes, room, looked_at: OnceLock::new() }
     }
 }
 
@@ -59,6 +68,7 @@ struct Grounds<'a> {
     state: &'a State,
     blocked: &'a BTreeMap<JobId, Block>,
     notes: &'a BTreeMap<JobId, Reason>,
+    room: &'a Room,
     looked_at: &'a dyn Fn() -> [Option<JobId>; 2],
 }
 
@@ -111,13 +121,17 @@ impl Grounds<'_> {
             });
             return vec![Reason::Freeing { by: holder.map_or(job, |other| other.spec.id) }];
         }
+        let (want, cluster) = (&live.spec.want, &self.state.cluster);
         if let Some(reason) = self.notes.get(&job) {
-            return vec![reason.clone()];
+            return vec![self.room.corrected(reason.clone(), want, cluster)];
         }
         // Not looked at in the last decision: it stands behind one that was and did not fit.
-        match (self.looked_at)().into_iter().flatten().find(|other| *other != job) {
-            Some(by) => vec![Reason::Outranked { by }],
-            None => vec![Reason::Undecided],
+        if let Some(by) = (self.looked_at)().into_iter().flatten().find(|other| *other != job) {
+            return vec![Reason::Outranked { by }];
         }
+        // A policy need not say of each job that there are no GPUs for it.
+        let waited = live.state.phase == Phase::Waiting && !self.state.changed.contains(&job);
+        let lack = self.room.lack(want, cluster).filter(|_| waited);
+        vec![lack.unwrap_or_else(|| self.room.corrected(Reason::Undecided, want, cluster))]
     }
 }

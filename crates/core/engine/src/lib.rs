@@ -9,7 +9,8 @@
 //! - `decision`, `think`, `kept`, `adopt`, `fallback`: state to plan. A policy that errs or panics never stops the engine.
 //! - `reconcile`, `resizing`, `occupancy`: plan to actions; launches only on GPUs that are really free.
 //! - [`SavedState`]: what must survive a restart, and an engine made from it; `fork`: the same engine once more.
-//! - [`explain`], `invariants`: why a job waits; what must always hold, asserted in release builds.
+//! - [`explain`], `room`, `invariants`: why a job waits, and what GPUs out of service make of that; what must always
+//!   hold, asserted in release builds.
 //!
 //! Deliberately absent: clocks, files, sockets, randomness of its own, and any policy's name.
 
@@ -29,6 +30,7 @@ mod own_state;
 mod persisted;
 mod reconcile;
 mod resizing;
+mod room;
 pub mod setup;
 mod think;
 mod windows;

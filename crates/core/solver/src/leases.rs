@@ -15,7 +15,7 @@ mod pack;
 #[cfg(test)]
 mod tests;
 
-pub use pack::{Packing, Piece, pack, pack_most};
+pub use pack::{Packing, Piece, pack, pack_most, suffices};
 
 /// What a job asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -183,7 +183,8 @@ impl<'a> Search<'a> {
 
     fn try_steps(&mut self, steps: &[Option<usize>]) -> Option<Packing> {
         self.work += steps.len() as u64;
-        pack(&self.program.pieces(steps), &self.program.capacity).ok()
+        let (pieces, capacity) = (self.program.pieces(steps), &self.program.capacity);
+        suffices(&pieces, capacity).then(|| pack(&pieces, capacity).ok()).flatten()
     }
 
     /// Lowers steps until all fit: a job that finds no place takes its next one, or none.

@@ -14,7 +14,7 @@ use trainyard_sim::{Observer, Options, Outcome, simulate};
 use trainyard_types::{
     Action, Cluster, Config, End, Event, Job, JobId, Rate, Span, Tenants, Time, Work,
 };
-use trainyard_workload::{Arrival, Spec, Workload, generate};
+use trainyard_workload::{Arrival, Spec, TraceJob, Workload, generate};
 
 /// Remembers nothing of what came before one decision, as a forecast that begins there.
 struct Lapse {
@@ -272,6 +272,86 @@ fn no_policy_is_foreseen_to_do_its_work_sooner_than_the_gpus_can() {
                 );
             }
             assert!(!foreseen.outcome.jobs.is_empty(), "{what}: nothing ended");
+        }
+    }
+}
+
+/// Rigid jobs, each with its GPUs, its seconds of work and how long after the first it comes, on two nodes of four GPUs.
+fn crowd_of(jobs: &[(u32, u32, u32)], limit: Option<Span>) -> Workload {
+    let mut workload = Workload::empty("a crowd");
+    let mut at = Time::ZERO;
+    for (id, (gpus, seconds, apart)) in jobs.iter().enumerate() {
+        at = at + Span::secs(u64::from(*apart));
+        let mut job = Job::simple(JobId(id as u32), at, *gpus);
+        let work = Work(f64::from(*seconds));
+        (job.declared, job.run_max) = (Some(work), limit);
+        workload.jobs.push(TraceJob::new(Arc::new(job), work));
+    }
+    workload
+}
+
+/// What a forecast promises by each of its ends, against what the GPUs can do from its moment to then.
+fn assert_conserved(what: &str, foreseen: &Foreseen, held: &dyn Fn(JobId) -> (u32, f64)) {
+    let over = foreseen.jobs.iter().filter_map(|one| {
+        let (ends, end) = one.ends?;
+        (end == End::Finished).then_some((ends, held(one.job)))
+    });
+    let mut over: Vec<(Time, (u32, f64))> = over.collect();
+    over.sort_by_key(|(ends, _)| *ends);
+    let mut sum = 0.0;
+    for (ends, (gpus, left)) in over {
+        sum += f64::from(gpus) * left;
+        let can = 8.0 * ends.since(foreseen.now).as_secs_f64();
+        assert!(sum <= can + 1e-2, "{what}: {sum} GPU-seconds by {ends:?}, which has {can}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
+
+    /// From any moment of any run: what ends by a time fits into the GPU time until then, nothing ends sooner than it
+    /// could alone, and nothing holds GPUs beyond its time limit.
+    #[test]
+    fn no_forecast_beats_the_bound_by_work(
+        at in 0..trainyard_policies::registry::POLICIES.len(),
+        jobs in prop::collection::vec((1u32..=8, 30u32..2000, 0u32..300), 2..16),
+        limit in prop::option::of(60u64..3000),
+        before in 1u64..25,
+    ) {
+        let name = trainyard_policies::registry::POLICIES[at].name;
+        let limit = limit.map(Span::secs);
+        let workload = crowd_of(&jobs, limit);
+        let cluster = Arc::new(Cluster::uniform(2, 4, "v100"));
+        let build = || Selection::policy(name).build().expect("defaults build");
+        let mut taker = Taker { before, fork: None };
+        simulate(&workload, &cluster, build(), &exact(), &mut taker);
+        let Some(mut fork) = taker.fork else { return Ok(()) };
+        fork.believe(Arc::new(Plain));
+        let now = fork.state().now;
+        let held: std::collections::BTreeMap<JobId, (u32, f64, Span)> = fork.state().jobs.iter()
+            .map(|(id, live)| {
+                let left = live.spec.declared.expect("declared").0 - live.state.progress.done_at(now).0;
+                (id, (live.spec.want.gpus, left.max(0.0), live.state.ran(now)))
+            })
+            .collect();
+        let sizes = Sizes::new(&fork, &Lengths::default().sorted());
+        let until = now + Span::secs(30 * 86_400);
+        let foreseen = foresee(fork, sizes, build(), Limits { until, ..Limits::WIDE });
+        let what = format!("{name} before decision {before}");
+        assert_conserved(&what, &foreseen, &|job| (held[&job].0, held[&job].1));
+        for one in &foreseen.jobs {
+            let Some((ends, end)) = one.ends else { continue };
+            let (_, left, ran) = held[&one.job];
+            let alone = match limit {
+                Some(limit) if end == End::TimeLimit => limit.minus(ran).as_secs_f64(),
+                _ => left,
+            };
+            let took = ends.since(now).as_secs_f64();
+            prop_assert!(took >= alone - 1e-3, "{what}: {} in {took} s of {alone} s", one.job);
+        }
+        for one in &foreseen.outcome.jobs {
+            let over = limit.is_some_and(|limit| one.ran > limit + Span::secs(1));
+            prop_assert!(!over, "{what}: {} ran {:?}", one.job, one.ran);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::foresee::{Foreseen, ForeseenJob};
 use crate::lengths::{Lengths, PastJob};
-use crate::spread::{Class, Fell, Intervals, Spread, WATCHED, Waiting, What};
+use crate::spread::{Class, Fell, Intervals, Spread, Steadiness, WATCHED, Waiting, What};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trainyard_types::{End, JobId, Time};
@@ -61,11 +61,14 @@ impl Ledger {
             thin_out(own);
             count -= all - own.len();
             let before = own.len();
-            own.extend(estimates(one, now).map(|(class, seconds)| {
-                let (low, high, _) = intervals.around(class, seconds);
+            let made = |(class, seconds)| {
+                let steady = steadiness(own, class, now, seconds);
+                let ((low, high), _, _) = intervals.of_steady(class, seconds, steady);
                 let within = (low as f32, high as f32);
                 Open { made: now, class, seconds: seconds as f32, within, fell: false }
-            }));
+            };
+            let fresh: Vec<Open> = estimates(one, now).map(made).collect();
+            own.extend(fresh);
             noted += usize::from(own.len() > before);
             count += own.len() - before;
         }
@@ -117,6 +120,17 @@ impl Ledger {
         self.spread.intervals(confidence, &waiting.collect::<Vec<_>>())
     }
 
+    /// How steadily each job of a forecast that runs has come nearer to its end, by id; the others are left out.
+    pub fn steadiness(&self, foreseen: &Foreseen) -> BTreeMap<JobId, Steadiness> {
+        let of = |(job, open): &(JobId, Vec<Open>)| {
+            let one = foreseen.job(*job)?;
+            let mut own = estimates(one, foreseen.now);
+            let (class, seconds) = own.find(|(class, _)| class.what == What::EndOfRunning)?;
+            Some((*job, steadiness(open, class, foreseen.now, seconds)))
+        };
+        self.open.iter().filter_map(of).collect()
+    }
+
     /// What is later than its interval is known to be so before it comes true.
     fn find_late(&mut self, now: Time) {
         for one in self.open.iter_mut().flat_map(|(_, open)| open) {
@@ -151,6 +165,15 @@ pub fn estimates(one: &ForeseenJob, now: Time) -> impl Iterator<Item = (Class, f
     let what = if waits { What::EndOfWaiting } else { What::EndOfRunning };
     let end = one.ends.map(|(at, _)| (Class { what, grounds }, at.since(now).as_secs_f64()));
     start.into_iter().chain(end)
+}
+
+/// How well a job's earlier estimates of a class agree with the one of a moment.
+fn steadiness(open: &[Open], class: Class, now: Time, seconds: f64) -> Steadiness {
+    let mut steady = Steadiness::default();
+    for one in open.iter().filter(|one| one.class == class) {
+        steady.note(f64::from(one.seconds), now.since(one.made).as_secs_f64() + seconds);
+    }
+    steady
 }
 
 fn is_foreseeable(end: End) -> bool {

@@ -27,6 +27,8 @@ const BESIDE: usize = 8;
 const PRIOR: f64 = 1.2;
 /// The same for the end of a job that runs and reports its steps: only its pace may change.
 const PRIOR_REPORTED: f64 = 0.25;
+/// As many of a job's own estimates as that stand against.
+const PRIOR_COUNTS: f64 = 4.0;
 /// Seconds that are added to both lengths, so that those near nothing do not count as far off.
 const GRACE: f64 = 1.0;
 /// By how much a side is stretched or shrunk, as a logarithm, and how far at most.
@@ -65,10 +67,12 @@ pub struct Class {
 impl Class {
     /// How far such estimates are taken to be off while there is no past.
     fn prior(self) -> f64 {
-        match (self.what, self.grounds) {
-            (What::EndOfRunning, Grounds::Reported) => PRIOR_REPORTED,
-            _ => PRIOR,
-        }
+        if self.is_reported() { PRIOR_REPORTED } else { PRIOR }
+    }
+
+    /// Whether it is the end of a job that runs and reports its steps.
+    fn is_reported(self) -> bool {
+        (self.what, self.grounds) == (What::EndOfRunning, Grounds::Reported)
     }
 }
 
@@ -125,6 +129,30 @@ pub struct Waiting {
     pub expected: f64,
     /// What has gone by.
     pub gone: f64,
+}
+
+/// How steadily a job has come nearer to the end that was expected of it: how many of its estimates wait, and the sum of
+/// the squares of the logarithms by which they are off if the present one is right.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Steadiness {
+    estimates: f64,
+    squares: f64,
+}
+
+impl Steadiness {
+    /// Takes in an estimate: seconds as they were expected, and as they would be now.
+    pub fn note(&mut self, expected: f64, by_now: f64) {
+        let log = log_factor(expected, by_now);
+        self.estimates += 1.0;
+        self.squares += log * log;
+    }
+
+    /// The part that is left of a standard deviation, which counts as much as so many estimates; never more than all.
+    fn part_of(self, prior: f64) -> f64 {
+        let known = PRIOR_COUNTS * prior * prior;
+        libm::sqrt((known + self.squares) / ((PRIOR_COUNTS + self.estimates) * prior * prior))
+            .min(1.0)
+    }
 }
 
 /// Where something fell, of an interval that was given for it.
@@ -227,10 +255,22 @@ impl Intervals {
 
     /// The same with the best guess: the estimate times the median of the factors by which past ones were off.
     pub fn with_middle(&self, class: Class, seconds: f64) -> ((f64, f64), f64, usize) {
+        self.of_steady(class, seconds, Steadiness::default())
+    }
+
+    /// The same of a job with estimates before: where there are none of others to go by, its own make the interval
+    /// narrower the longer they agree.
+    pub fn of_steady(
+        &self,
+        class: Class,
+        seconds: f64,
+        steady: Steadiness,
+    ) -> ((f64, f64), f64, usize) {
         let enough = |bounds: &&Bounds| bounds.count >= FEWEST;
         let narrow = self.narrow.get(&(class, horizon(seconds))).filter(enough);
         let bounds = narrow.or_else(|| self.wide.get(&class).filter(enough));
-        let prior = class.prior() * self.quantile;
+        let part = if class.is_reported() { steady.part_of(class.prior()) } else { 1.0 };
+        let prior = class.prior() * part * self.quantile;
         let wide = Bounds { low: -prior, middle: 0.0, high: prior, count: 0 };
         let Bounds { low, middle, high, count } = bounds.copied().unwrap_or(wide);
         let at = |log: f64| ((seconds + GRACE) * libm::exp(log) - GRACE).max(0.0);
@@ -342,6 +382,29 @@ mod tests {
         let (low, high, count) = Spread::default().intervals(0.8, &[]).around(class, 540.0);
         assert_eq!(count, 0);
         assert!(low > 360.0 && high < 780.0, "{low} {high}");
+    }
+
+    #[test]
+    fn a_job_that_comes_steadily_nearer_to_its_end_is_known_better_and_better() {
+        let class = Class { what: What::EndOfRunning, grounds: Grounds::Reported };
+        let intervals = Spread::default().intervals(0.8, &[]);
+        let width = |class, steady| {
+            let ((low, high), _, _) = intervals.of_steady(class, 600.0, steady);
+            high - low
+        };
+        let (mut steady, mut restless) = (Steadiness::default(), Steadiness::default());
+        let mut before = width(class, steady);
+        for minute in 1..20 {
+            steady.note(1800.0, 1800.0);
+            restless.note(1800.0, if minute % 2 == 0 { 1800.0 } else { 3600.0 });
+            let now = width(class, steady);
+            assert!(now < before, "{now} after {minute} estimates, {before} before");
+            before = now;
+        }
+        assert!(before < 0.5 * width(class, Steadiness::default()), "{before}");
+        assert_eq!(width(class, restless), width(class, Steadiness::default()));
+        // What was only told may be wrong however steadily the job comes nearer to it.
+        assert_eq!(width(ENDS, steady), width(ENDS, Steadiness::default()));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Forecasts for the daemon: its engine in the simulated world.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use trainyard_api::forecast::WhatIfRow;
 use trainyard_daemon::forecaster::{Ended, Eta, Forecast, Forecaster, GoesOn, Interval};
@@ -8,7 +9,7 @@ use trainyard_engine::Engine;
 use trainyard_forecast::ledger::estimates;
 use trainyard_forecast::lengths::Sorted;
 use trainyard_forecast::sizes::ideal_spans;
-use trainyard_forecast::spread::Intervals;
+use trainyard_forecast::spread::{Intervals, Steadiness};
 use trainyard_forecast::{
     Class, Cut, ForecastRow, Foreseen, ForeseenJob, Grounds, Ledger, Limits, PastJob, Sizes, What,
     foresee,
@@ -153,6 +154,8 @@ fn shown(foreseen: &Foreseen, row: &ForecastRow) -> WhatIfRow {
 struct Told {
     now: Time,
     jobs: Vec<ForeseenJob>,
+    /// How steadily those that run came nearer to their ends.
+    steady: BTreeMap<JobId, Steadiness>,
     cut: Option<(Time, Cut)>,
     /// Whether a job whose end is unknown holds GPUs, so that others may wait for it for ever.
     endless: bool,
@@ -165,9 +168,11 @@ struct Told {
 impl Told {
     fn new(foreseen: Foreseen, policy: &str, ledger: Arc<Mutex<Ledger>>) -> Told {
         let endless = foreseen.jobs.iter().any(|one| one.grounds == Grounds::Nothing && !one.held);
+        let steady = lock(&ledger).steadiness(&foreseen);
         Told {
             now: foreseen.now,
             jobs: foreseen.jobs,
+            steady,
             cut: foreseen.cut,
             endless,
             policy: policy.to_owned(),
@@ -190,8 +195,9 @@ impl Told {
 
     fn eta(&self, one: &ForeseenJob, intervals: &Intervals) -> Eta {
         let (mut starts, mut ends, mut rests_on) = (None, None, 0);
+        let steady = self.steady.get(&one.job).copied().unwrap_or_default();
         for (class, seconds) in estimates(one, self.now) {
-            let (around, count) = around(intervals, class, seconds);
+            let (around, count) = around(intervals, (class, seconds), steady);
             match class.what {
                 What::Start => starts = Some(around),
                 What::EndOfWaiting | What::EndOfRunning => {
@@ -260,8 +266,12 @@ impl Told {
     }
 }
 
-fn around(intervals: &Intervals, class: Class, seconds: f64) -> (Interval, usize) {
-    let ((low, high), likely, count) = intervals.with_middle(class, seconds);
+fn around(
+    intervals: &Intervals,
+    (class, seconds): (Class, f64),
+    steady: Steadiness,
+) -> (Interval, usize) {
+    let ((low, high), likely, count) = intervals.of_steady(class, seconds, steady);
     (Interval { low, likely, high }, count)
 }
 

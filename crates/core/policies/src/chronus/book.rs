@@ -2,8 +2,7 @@
 
 use super::Settings;
 use crate::prelude::*;
-use std::collections::BTreeMap;
-use trainyard_types::Config;
+use trainyard_types::{Config, IdMap};
 
 /// How a job stands.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -79,7 +78,7 @@ impl Facts<'_> {
 /// All jobs.
 #[derive(Default)]
 pub(super) struct Book {
-    records: BTreeMap<JobId, Record>,
+    records: IdMap<JobId, Record>,
 }
 
 impl Book {
@@ -95,17 +94,34 @@ impl Book {
         self.records.insert(job, record);
     }
 
-    pub(super) fn records_mut(&mut self) -> impl Iterator<Item = &mut Record> {
-        self.records.values_mut()
+    /// Ends all leases.
+    pub(super) fn end_leases(&mut self) {
+        let holders: Vec<JobId> =
+            self.records.iter().filter(|(_, record)| record.holds).map(|(id, _)| id).collect();
+        for job in holders {
+            self.records.get_mut(&job).expect("it was found").holds = false;
+        }
     }
 
-    /// Forgets jobs that ended.
+    /// Forgets jobs that ended; those that take part are given by id.
     pub(super) fn retain(&mut self, facts: &[Facts<'_>]) {
-        self.records.retain(|id, _| facts.binary_search_by_key(id, Facts::id).is_ok());
+        let known = facts.iter().filter(|one| self.records.contains_key(&one.id())).count();
+        if known == self.records.len() {
+            return;
+        }
+        let mut there = facts.iter().map(Facts::id).peekable();
+        let mut is_gone = |id: &JobId| {
+            while there.next_if(|other| other < id).is_some() {}
+            there.peek() != Some(id)
+        };
+        let gone: Vec<JobId> = self.records.keys().filter(|id| is_gone(id)).collect();
+        for job in gone {
+            self.records.remove(&job);
+        }
     }
 
     pub(super) fn clear(&mut self) {
-        self.records.clear();
+        self.records = IdMap::default();
     }
 
     /// What is believed of a job now.

@@ -4,6 +4,7 @@ use super::book::{Facts, INSTANT, PromiseState};
 use super::{Chronus, Moment};
 use crate::prelude::*;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use trainyard_types::{Grant, Shape};
 
 /// The order in which idle GPUs are given out, greatest first: the authors' `best_func` by field.
@@ -103,10 +104,12 @@ impl Chronus {
     /// Gives idle GPUs to the most urgent jobs that fit; what runs goes on first, unless all are chosen anew.
     pub(super) fn fill(&self, moment: &Moment<'_, '_>, anew: bool, offer: &mut Offer<'_>) {
         let mut coming = Vec::new();
-        let mut waiting = self.waiting(moment, moment.view.now, offer);
-        if !anew {
-            waiting.sort_by_key(|one| one.job.state.planned.is_none());
-        }
+        let now = moment.view.now;
+        let key = |one: &Facts<'_>| {
+            let goes_on = !anew && one.job.state.planned.is_some();
+            (goes_on, self.urgency(one, now))
+        };
+        let waiting = self.first_served(self.without(moment, offer), key, offer);
         for one in self.fitting(waiting, offer) {
             // A job that ran until now goes on in place.
             let stays = one.job.state.planned.is_some()
@@ -118,6 +121,13 @@ impl Chronus {
         self.allocator.grant(&coming, moment.view, offer);
     }
 
+    /// Those without GPUs, by id.
+    fn without<'m, 'v>(&self, moment: &Moment<'m, 'v>, offer: &Offer<'_>) -> Vec<&'m Facts<'v>> {
+        let is_known = |one: &&Facts<'_>| self.book.get(one.id()).is_some();
+        let known = moment.facts.iter().filter(is_known);
+        known.filter(|one| offer.plan(one.id()).is_none()).collect()
+    }
+
     /// Those without GPUs, most urgent first as it was at a moment.
     pub(super) fn waiting<'m, 'v>(
         &self,
@@ -125,12 +135,42 @@ impl Chronus {
         at: Time,
         offer: &Offer<'_>,
     ) -> Vec<&'m Facts<'v>> {
-        let is_known = |one: &&Facts<'_>| self.book.get(one.id()).is_some();
-        let known = moment.facts.iter().filter(is_known);
-        let mut waiting: Vec<&Facts<'_>> =
-            known.filter(|one| offer.plan(one.id()).is_none()).collect();
+        let mut waiting = self.without(moment, offer);
         waiting.sort_by_cached_key(|one| Reverse(self.urgency(one, at)));
         waiting
+    }
+
+    /// Jobs with the greatest keys first, as far as they could use up what is idle; the rest in any order.
+    ///
+    /// O(n) and O(log n) for each that is looked at before nothing is idle, for a long queue is not put in order each
+    /// time. No two keys are equal.
+    fn first_served<'m, 'v, K: Ord>(
+        &self,
+        waiting: Vec<&'m Facts<'v>>,
+        key: impl Fn(&Facts<'_>) -> K,
+        offer: &Offer<'_>,
+    ) -> Vec<&'m Facts<'v>> {
+        let mut free = self.idle(offer);
+        if free == 0 {
+            return waiting;
+        }
+        let keyed = waiting.iter().enumerate().map(|(at, one)| (key(one), at));
+        let mut heap: BinaryHeap<(K, usize)> = keyed.collect();
+        let mut served = Vec::with_capacity(waiting.len());
+        while free > 0
+            && let Some((_, at)) = heap.pop()
+        {
+            let one = waiting[at];
+            free -= if one.gpus <= free { one.gpus } else { 0 };
+            served.push(one);
+        }
+        served.extend(heap.into_iter().map(|(_, at)| waiting[at]));
+        served
+    }
+
+    /// GPUs that leases leave and no profile is kept for.
+    fn idle(&self, offer: &Offer<'_>) -> u32 {
+        offer.free().total() - self.reserved_free(offer)
     }
 
     /// Those that what is idle is enough for, in the order given; the others are told why not.
@@ -139,7 +179,7 @@ impl Chronus {
         waiting: Vec<&Facts<'v>>,
         offer: &mut Offer<'_>,
     ) -> Vec<Facts<'v>> {
-        let mut free = offer.free().total() - self.reserved_free(offer);
+        let mut free = self.idle(offer);
         let mut chosen = Vec::new();
         for one in waiting {
             if one.gpus > free {

@@ -10,9 +10,7 @@ impl Chronus {
     /// whether job j has lease t, and S[j] which of its deadlines is planned for.
     pub(super) fn begin_lease(&mut self, moment: &Moment<'_, '_>) {
         let &Moment { facts, view, .. } = moment;
-        for record in self.book.records_mut() {
-            record.holds = false;
-        }
+        self.book.end_leases();
         self.let_finish(facts);
         self.put_overdue_aside(facts, view);
         // The sign of the second part of the objective, the GPUs of X[j, 0].

@@ -6,8 +6,9 @@
 //! order of urgency; a job that found no room then gets some by moving others, and one that finds none even so is left
 //! out.
 
-use super::welfare::Program;
+use super::welfare::{Gain, Program};
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// How often jobs that were left out may take the place of others.
 const EXCHANGES_MAX: usize = 8;
@@ -128,10 +129,14 @@ impl Calendar {
             let outside = (0..bookings.len()).filter(fits);
             let dense =
                 |index: usize| program.gain(index, counts[index]) / f64::from(bookings[index].gpus);
-            let mut wishes: Vec<(f64, usize)> =
-                outside.map(|index| (dense(index), index)).filter(|wish| wish.0 > 0.0).collect();
-            wishes.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-            for (_, index) in wishes {
+            let wish = |index: usize| Gain { gain: dense(index), job: index as u32, count: 0 };
+            let wishes = outside.map(wish).filter(|wish| wish.gain > 0.0).map(Reverse);
+            // Little is free and many wish: they are not put in order further than need be.
+            let mut wishes: BinaryHeap<Reverse<Gain>> = wishes.collect();
+            while free > 0
+                && let Some(Reverse(wish)) = wishes.pop()
+            {
+                let index = wish.job as usize;
                 if bookings[index].gpus <= free {
                     free -= bookings[index].gpus;
                     counts[index] += 1;

@@ -168,9 +168,10 @@ impl Program {
     }
 
     /// The steepest gains of each size, as many as there is room for, out of what each job gains with so many rounds at
-    /// most. O(jobs + rounds that fit x log jobs).
+    /// most. O(jobs + rounds that fit x log of those).
     fn gains(&self, most: &[u32], idle: &[(f64, f64)]) -> BTreeMap<u32, Vec<Gain>> {
-        let mut classes: BTreeMap<u32, BinaryHeap<Reverse<(Gain, u64)>>> = BTreeMap::new();
+        // First rounds, with the welfare after each.
+        let mut classes: BTreeMap<u32, Vec<Reverse<(Gain, u64)>>> = BTreeMap::new();
         for (at, job) in self.jobs.iter().enumerate() {
             let class = classes.entry(job.gpus).or_default();
             if most[at] > 0 {
@@ -179,10 +180,17 @@ impl Program {
                 class.push(Reverse((gain, next.to_bits())));
             }
         }
-        let steepest = |(size, mut heads): (u32, BinaryHeap<Reverse<(Gain, u64)>>)| {
-            let mut gains: Vec<Gain> = Vec::new();
+        let steepest = |(size, mut heads): (u32, Vec<Reverse<(Gain, u64)>>)| {
             let limit = self.room() / u64::from(size.max(1));
-            while (gains.len() as u64) < limit
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            // Of the first rounds no more than fit are among the steepest.
+            if heads.len() > limit {
+                heads.select_nth_unstable_by_key(limit, |head| head.0);
+                heads.truncate(limit);
+            }
+            let mut heads = BinaryHeap::from(heads);
+            let mut gains: Vec<Gain> = Vec::new();
+            while gains.len() < limit
                 && let Some(Reverse((head, welfare))) = heads.pop()
             {
                 gains.push(head);
@@ -298,10 +306,13 @@ struct Search<'a> {
 
 /// What one more round of a job gains, and which round it is.
 #[derive(Copy, Clone, Debug, PartialEq)]
-struct Gain {
-    gain: f64,
-    job: u32,
-    count: u32,
+pub struct Gain {
+    /// What it gains.
+    pub gain: f64,
+    /// The job.
+    pub job: u32,
+    /// The round it leads to.
+    pub count: u32,
 }
 
 impl Gain {

@@ -57,6 +57,29 @@ pub fn pack(pieces: &[Option<Piece>], capacity: &[u32]) -> Result<Packing, usize
     Err(first_stuck.expect("every order failed on a piece"))
 }
 
+/// Whether there are GPUs enough up to each deadline: where there are not, nothing packs the pieces.
+///
+/// O(n log n), where a packing that fails is tried in eleven orders.
+pub fn suffices(pieces: &[Option<Piece>], capacity: &[u32]) -> bool {
+    let mut due: Vec<(u32, u64)> = pieces
+        .iter()
+        .flatten()
+        .map(|piece| (piece.before, u64::from(piece.gpus) * u64::from(piece.leases)))
+        .collect();
+    due.sort_unstable_by_key(|(before, _)| *before);
+    let last = u64::from(capacity.last().copied().unwrap_or(0));
+    // The leases that are counted, what they have, and what is to fit into them.
+    let (mut counted, mut has, mut need) = (0, 0, 0);
+    due.iter().all(|(before, area)| {
+        let known = &capacity[capacity.len().min(counted)..capacity.len().min(*before as usize)];
+        let beyond = (*before as usize).saturating_sub(counted.max(capacity.len())) as u64;
+        has += known.iter().copied().map(u64::from).sum::<u64>() + beyond * last;
+        counted = counted.max(*before as usize);
+        need += area;
+        need <= has
+    })
+}
+
 /// Packs the soonest first and passes over pieces that find no place, which are named.
 pub fn pack_most(pieces: &[Option<Piece>], capacity: &[u32]) -> (Packing, Vec<usize>) {
     let mut packing = Packing::new(pieces.len(), capacity);

@@ -1,6 +1,6 @@
 //! Plans beside all plans there are.
 
-use super::{Demand, Now, Program, Step};
+use super::{Demand, Now, Piece, Program, Step, pack, suffices};
 use proptest::prelude::*;
 
 fn demand(gpus: u32, leases: u32, steps: &[(u32, f64)]) -> Demand {
@@ -117,6 +117,20 @@ fn a_lease_is_full_by_the_gpus_that_jobs_request_and_not_by_time() {
 }
 
 proptest! {
+    #[test]
+    fn what_is_packed_suffices_and_gpus_of_one_take_all_that_suffices(
+        drawn in prop::collection::vec((1u32..5, 0u32..6, 0u32..8), 0..12),
+        capacity in prop::collection::vec(1u32..9, 1..6),
+    ) {
+        let piece = |&(gpus, leases, before): &(u32, u32, u32)| Some(Piece { gpus, leases, before });
+        let pieces: Vec<Option<Piece>> = drawn.iter().map(piece).collect();
+        prop_assert!(suffices(&pieces, &capacity) || pack(&pieces, &capacity).is_err());
+        // One lease each of one GPU: what suffices up to each deadline can be packed.
+        let single = |&(_, _, before): &(u32, u32, u32)| Some(Piece { gpus: 1, leases: 1, before });
+        let pieces: Vec<Option<Piece>> = drawn.iter().map(single).collect();
+        prop_assert_eq!(suffices(&pieces, &capacity), pack(&pieces, &capacity).is_ok());
+    }
+
     #[test]
     fn a_plan_for_equal_gangs_is_worth_as_much_as_the_best_there_is(program in programs(&[1])) {
         let plan = program.solve(1_000_000);

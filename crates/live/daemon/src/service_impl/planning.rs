@@ -131,7 +131,7 @@ fn row(
     let begin = job.not_before.map(|time| Reason::NotBefore { time });
     let after = job.after.first().map(|job| Reason::After { job: *job });
     let reason = begin.or(after).or(refused).or_else(|| noted.map(|note| note.reason.clone()));
-    let reason = reason.unwrap_or(Reason::Undecided);
+    let reason = seen.outlook.corrected(reason.unwrap_or(Reason::Undecided), &job.want);
     let why = match &reason {
         Reason::Undecided => "jobs before it get what is free".to_owned(),
         other => seen.sentence_for(other, &state.tenants),
