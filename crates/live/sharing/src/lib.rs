@@ -5,7 +5,7 @@
 //!
 //! - [`exchange`]: what is said and answered, without a clock, a socket or a process.
 //! - [`server`]: the thread with the sockets, the clock and the signals.
-//! - [`stats`]: who throttles whom, who used what, who never said hello.
+//! - [`stats`]: who throttles whom, who used what, who never said hello; [`told`]: the same as it travels.
 //!
 //! Nothing that a program says is trusted: time is measured here, messages have one length, and one that makes no
 //! sense ends its connection. What a program does not say cannot be known: the library is a convention between
@@ -14,8 +14,10 @@
 pub mod exchange;
 pub mod server;
 pub mod stats;
+pub mod told;
 
 pub use exchange::{Effect, Exchange, Fault, Limits, OnOverdue, Peer};
 pub use server::{AddError, ClientOptions, Server, ServerOptions, StartError};
 pub use stats::{ClientStats, Stats};
+pub use told::{Told, ToldClient};
 pub use trainyard_arbiter::{ClientId, Settings, Share};

@@ -1,19 +1,20 @@
 //! The arbiter of one GPU by hand: sockets for jobs until its input ends. `docs/guide/gpu-sharing.md` shows its use.
 
-use std::io::Read;
+use std::collections::BTreeMap;
+use std::io::{BufRead, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trainyard_sharing::{
-    ClientOptions, ClientStats, OnOverdue, Server, ServerOptions, Settings, Share,
+    ClientId, ClientOptions, ClientStats, OnOverdue, Server, ServerOptions, Settings, Share, Told,
 };
 use trainyard_token::NO_CAP;
 use trainyard_types::Span;
 
 const USAGE: &str =
-    "usage: trainyard-share [--window SPAN] [--quota LEAST:BASE:MOST] [--grace SPAN] [--charge]
+    "usage: trainyard-share [--window SPAN] [--quota LEAST:BASE:MOST] [--grace SPAN] [--charge] [--json]
                        SOCKET=REQUEST:LIMIT[:MIB] ...
 REQUEST and LIMIT are permille of the GPU's time, MIB is the cap on memory.
-Ends when its input does, and says then who got what.";
+Ends when its input does, and says then who got what; with --json it says so as JSON after each line of its input.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,29 +28,52 @@ fn main() -> ExitCode {
 }
 
 fn serve(arguments: &[String]) -> Result<(), String> {
-    let (options, clients) = read(arguments)?;
-    if clients.is_empty() {
+    let given = read(arguments)?;
+    if given.clients.is_empty() {
         return Err("expected at least one SOCKET=REQUEST:LIMIT".to_owned());
     }
-    let server = Server::start(options).map_err(|error| error.to_string())?;
-    let mut names = Vec::new();
-    for client in clients {
-        names.push(client.socket.display().to_string());
-        server.add(client).map_err(|error| error.to_string())?;
+    let server = Server::start(given.options).map_err(|error| error.to_string())?;
+    let mut names = BTreeMap::new();
+    for client in given.clients {
+        let name = client.socket.display().to_string();
+        names.insert(server.add(client).map_err(|error| error.to_string())?, name);
     }
     println!("ready");
+    if given.tells_json {
+        tell_lines(&server, &names);
+        return Ok(());
+    }
     // What comes is of no interest, only that it ends.
     let mut bytes = [0; 4096];
     while std::io::stdin().lock().read(&mut bytes).is_ok_and(|count| count > 0) {}
-    for (name, client) in names.iter().zip(server.stats().clients) {
-        println!("{}", told(name, &client, &names));
+    for client in server.stats().clients {
+        println!("{}", told(&client, &names));
     }
     Ok(())
 }
 
-fn read(arguments: &[String]) -> Result<(ServerOptions, Vec<ClientOptions>), String> {
-    let mut options = ServerOptions::default();
-    let mut clients = Vec::new();
+/// A line of JSON for each line of input, until it ends.
+fn tell_lines(server: &Server, names: &BTreeMap<ClientId, String>) {
+    for line in std::io::stdin().lock().lines() {
+        let told = Told::new(&server.stats(), names);
+        let text = serde_json::to_string(&told).expect("figures and texts are JSON");
+        println!("{text}");
+        if line.is_err() {
+            return;
+        }
+    }
+}
+
+/// What the arguments say.
+#[derive(Default)]
+struct Given {
+    options: ServerOptions,
+    clients: Vec<ClientOptions>,
+    tells_json: bool,
+}
+
+fn read(arguments: &[String]) -> Result<Given, String> {
+    let Given { mut options, mut clients, mut tells_json } = Given::default();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut value = || rest.next().ok_or_else(|| format!("{argument} needs a value"));
@@ -57,12 +81,13 @@ fn read(arguments: &[String]) -> Result<(ServerOptions, Vec<ClientOptions>), Str
             "--window" => options.settings.window = span(value()?)?,
             "--grace" => options.settings.grace = span(value()?)?,
             "--quota" => options.settings = quotas(options.settings, value()?)?,
+            "--json" => tells_json = true,
             "--charge" => options.limits.on_overdue = OnOverdue::Charge,
             other if other.starts_with('-') => return Err(format!("unknown option `{other}`")),
             other => clients.push(client(other)?),
         }
     }
-    Ok((options, clients))
+    Ok(Given { options, clients, tells_json })
 }
 
 fn span(text: &str) -> Result<Span, String> {
@@ -98,12 +123,14 @@ fn client(text: &str) -> Result<ClientOptions, String> {
 }
 
 /// One line about a client.
-fn told(name: &str, client: &ClientStats, names: &[String]) -> String {
+fn told(client: &ClientStats, names: &BTreeMap<ClientId, String>) -> String {
     let counters = &client.counters;
+    let name = |id: &ClientId| names.get(id).map_or("one that left", String::as_str);
     let seconds = |span: Span| format!("{:.3}", span.as_secs_f64());
     let mut line = format!(
-        "{name}: held {} s in {} turns, {} s past quotas, waited {} s, {} s at its limit, \
+        "{}: held {} s in {} turns, {} s past quotas, waited {} s, {} s at its limit, \
          {} revoked, memory peak {} MiB, {} refusals",
+        name(&client.client),
         seconds(counters.held),
         counters.grants,
         seconds(counters.overrun),
@@ -114,8 +141,7 @@ fn told(name: &str, client: &ClientStats, names: &[String]) -> String {
         client.memory_refusals,
     );
     for (other, span) in &counters.throttled_by {
-        let other = names.get(other.0 as usize).map_or("one that left", String::as_str);
-        line.push_str(&format!(", {} s behind {other}", seconds(*span)));
+        line.push_str(&format!(", {} s behind {}", seconds(*span), name(other)));
     }
     if client.never_said_hello() {
         line.push_str(", NEVER SAID HELLO: no program of it is hooked");
