@@ -11,7 +11,7 @@
 //!
 //! What happens then:
 //! - [`job`]: one connection for turns and one for memory, made at the first call that needs it, anew after a fork.
-//! - [`gate`]: what every launch passes; [`turns`]: who opens and shuts it.
+//! - [`gate`]: what every launch passes; [`turns`]: who opens and shuts it; [`pauses`]: what is waited for before it shuts.
 //! - [`ledger`]: what was allocated where.
 //! - [`link`]: the socket.
 //! - [`driver`]: the driver's own functions; [`system`]: the few calls of the C library that Rust has no safe form of.
@@ -29,5 +29,6 @@ pub mod ledger;
 pub mod link;
 pub mod lookup;
 pub mod memory;
+pub mod pauses;
 pub mod system;
 pub mod turns;

@@ -4,6 +4,7 @@ use crate::driver::{self, NOT_PERMITTED, Status};
 use crate::gate::{Gate, Passage};
 use crate::job::{self, Job, OnLost, lock};
 use crate::link::{Link, unexpected};
+use crate::pauses::Pauses;
 use crate::system;
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -13,9 +14,11 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use trainyard_token::{FromProgram, ToProgram};
 
-/// A program that gives the GPU nothing for so long, and whose work is done, gives its turn back (Gemini merges bursts
-/// that are closer).
+/// A program that gives the GPU nothing for so long is looked at: when its work is done and nothing follows soon, its
+/// turn goes back (Gemini merges bursts that are closer).
 const IDLE_US: u64 = 2_000;
+/// The time between two looks at whether the program goes on.
+const LOOK_US: u64 = 200;
 /// Tries to pass before a launch goes through anyway: turns shorter than a launch must not hang a program.
 const TRIES: u32 = 64;
 /// The longest wait for those inside the gate; a launch can wait for a full queue of long kernels.
@@ -39,6 +42,7 @@ pub struct Turns {
     captures: AtomicU32,
     /// Threads that are about to launch and wait for the GPU or for a turn.
     asking: AtomicU32,
+    pauses: Pauses,
     /// When the GPU was last waited for.
     pace: Mutex<u64>,
     is_ending: AtomicBool,
@@ -142,6 +146,7 @@ impl Turns {
         if state.is_lost {
             return self.without(job, &unexpected());
         }
+        self.pauses.asked(job.now());
         let over = self.finish(job, &mut state, driver::context());
         match self.turn(job, &mut state, over) {
             Ok(hold) => {
@@ -269,32 +274,21 @@ impl Turns {
         self.is_draining.store(true, Ordering::SeqCst);
         let is_recording = self.captures.load(Ordering::SeqCst) > 0;
         if !self.is_ending.load(Ordering::SeqCst) && !is_recording {
-            if now >= hold.until {
-                self.end_overdue(job, hold);
-            } else {
-                self.end_unused(job, hold);
-            }
+            self.end_unused(job, hold);
         }
         self.is_draining.store(false, Ordering::SeqCst);
     }
 
-    fn end_overdue(&self, job: &Job, hold: Hold) {
-        let mut state = lock(&self.state);
-        if state.hold.is_none_or(|present| present.token != hold.token) {
-            return;
-        }
-        if let Some((hold, drain)) = self.finish(job, &mut state, std::ptr::null_mut()) {
-            self.give_back(&mut state, hold, drain);
-        }
-    }
-
-    /// Waits for the GPU with the gate open, and gives back if nothing was launched meanwhile.
+    /// Waits for the GPU with the gate as it is, and then for the program; gives back if nothing was launched meanwhile.
     fn end_unused(&self, job: &Job, hold: Hold) {
         let passed = self.gate.passed();
         driver::set_context(self.context.load(Ordering::Acquire));
         let before = job.now();
         driver::synchronize();
-        let drain = job.now().saturating_sub(before);
+        let idle_since = job.now();
+        if self.goes_on(job, (passed, idle_since)) {
+            return;
+        }
         let mut state = lock(&self.state);
         if state.hold.is_none_or(|present| present.token != hold.token) {
             return;
@@ -302,9 +296,30 @@ impl Turns {
         self.gate.shut();
         if self.gate.is_empty() && self.gate.passed() == passed {
             state.hold = None;
-            self.give_back(&mut state, hold, drain);
+            self.pauses.gave_back(idle_since);
+            self.give_back(&mut state, hold, idle_since.saturating_sub(before));
         } else {
             self.gate.reopen(hold.until);
+        }
+    }
+
+    /// Whether the program launches again so soon that its turn goes on, or that it asks for the next one itself: also
+    /// past the quota, for giving back and asking are one message.
+    fn goes_on(&self, job: &Job, (passed, idle_since): (u64, u64)) -> bool {
+        let until = idle_since.saturating_add(self.pauses.patience());
+        loop {
+            if self.gate.passed() != passed {
+                self.pauses.ended(self.gate.last().saturating_sub(idle_since));
+                return true;
+            }
+            if self.asking.load(Ordering::SeqCst) > 0 {
+                return true;
+            }
+            let is_over = job.now() >= until || self.captures.load(Ordering::SeqCst) > 0;
+            if is_over || self.is_ending.load(Ordering::SeqCst) {
+                return false;
+            }
+            std::thread::sleep(Duration::from_micros(LOOK_US));
         }
     }
 

@@ -95,6 +95,7 @@ struct Client {
     hellos: u64,
     faults: u64,
     strangers: u64,
+    pauses: u64,
     drained: Span,
     /// Programs that wait for a turn, in order.
     queue: VecDeque<Peer>,
@@ -134,6 +135,7 @@ impl Exchange {
             hellos: 0,
             faults: 0,
             strangers: 0,
+            pauses: 0,
             drained: Span::ZERO,
             queue: VecDeque::new(),
         };
@@ -275,6 +277,7 @@ impl Exchange {
             processes: hooked.map(|program| program.process).collect(),
             faults: client.faults,
             strangers: client.strangers,
+            pauses: client.pauses,
         }
     }
 
@@ -298,7 +301,10 @@ impl Exchange {
                 Ok(Some(ToProgram::Welcome { memory_cap: client.memory_cap }))
             }
             FromProgram::Want => self.want(now, peer),
-            FromProgram::Return { token, drain_us } => self.give_back(now, peer, (token, drain_us)),
+            FromProgram::Return { token, drain_us } => {
+                client.pauses += 1;
+                self.give_back(now, peer, (token, drain_us))
+            }
             FromProgram::Renew { token, drain_us } => {
                 self.give_back(now, peer, (token, drain_us))?;
                 self.want(now, peer)

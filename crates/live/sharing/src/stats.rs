@@ -42,6 +42,8 @@ pub struct ClientStats {
     pub faults: u64,
     /// Connections of other users.
     pub strangers: u64,
+    /// Turns that were given back because the program had nothing to do.
+    pub pauses: u64,
 }
 
 impl ClientStats {

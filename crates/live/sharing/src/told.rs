@@ -58,6 +58,8 @@ pub struct ToldClient {
     pub faults: u64,
     /// Connections of other users.
     pub strangers: u64,
+    /// Turns that were given back because the program had nothing to do.
+    pub pauses: u64,
 }
 
 impl Told {
@@ -97,5 +99,6 @@ fn told(client: &ClientStats, names: &BTreeMap<ClientId, String>) -> ToldClient 
         processes: client.processes.iter().copied().collect(),
         faults: client.faults,
         strangers: client.strangers,
+        pauses: client.pauses,
     }
 }

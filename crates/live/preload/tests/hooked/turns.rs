@@ -25,6 +25,10 @@ fn measured(device: &Device, length: Duration) -> (u64, u64) {
 }
 
 fn held(shares: (u32, u32), finds: (Finds, Finds)) {
+    held_by(shares, finds, "work:1000:20000");
+}
+
+fn held_by(shares: (u32, u32), finds: (Finds, Finds), work: &str) {
     let mut seen = Vec::new();
     // A small request gets up to half a turn more in each window: with turns of 20 ms a point at most.
     let settings = Settings { window: Span::secs(1), ..quick().settings };
@@ -32,8 +36,8 @@ fn held(shares: (u32, u32), finds: (Finds, Finds)) {
         let Some(device) = Device::new(ServerOptions { settings, ..quick() }) else { return };
         device.job(0, (shares.0, 1000), NO_CAP);
         device.job(1, (shares.1, 1000), NO_CAP);
-        let _first = device.start(0, finds.0, &["work:1000:20000"]);
-        let _second = device.start(1, finds.1, &["work:1000:20000"]);
+        let _first = device.start(0, finds.0, &[work]);
+        let _second = device.start(1, finds.1, &[work]);
         device.wait_for("a window of work", |device| {
             device.executed(0) + device.executed(1) > settings.window
         });
@@ -62,6 +66,13 @@ fn thirty_and_seventy_are_held_within_three_points() {
 #[test]
 fn ten_and_ninety_are_held_within_three_points() {
     held((100, 900), (Finds::Linked, Finds::ByProcAddress));
+}
+
+#[test]
+fn programs_that_wait_for_each_step_get_their_shares() {
+    // Five kernels of a millisecond, and then half a millisecond on the host, as training does it.
+    held_by((300, 700), (Finds::Linked, Finds::ByDlsym), "work:1000:20000:5:500");
+    held_by((100, 900), (Finds::ByDlsym, Finds::Linked), "work:1000:20000:5:500");
 }
 
 #[test]
