@@ -36,7 +36,7 @@ class Program:
 
     def __init__(self, bench, name, socket=None, preload=True, env=None):
         variables = dict(os.environ, OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
-        # Whoever runs this under a library of ours would measure that.
+        # What this itself runs under must not be measured with the rest.
         for own in ("LD_PRELOAD", "TRAINYARD_SHARING_SOCKET"):
             variables.pop(own, None)
         if preload:

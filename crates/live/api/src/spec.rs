@@ -57,6 +57,8 @@ pub struct JobSpec {
     pub gpu_types: Vec<String>,
     /// Thousandths of one GPU, for a job that needs less than a whole one.
     pub gpu_permille: Option<u16>,
+    /// The most thousandths of the GPU that it may use where others leave it; its share by default.
+    pub gpu_permille_max: Option<u16>,
     /// Memory needed on each GPU.
     pub gpu_memory_mib: u32,
     /// Host CPUs for each GPU.
@@ -158,6 +160,7 @@ impl Default for JobSpec {
             batch_per_gpu_max: None,
             gpu_types: Vec::new(),
             gpu_permille: None,
+            gpu_permille_max: None,
             gpu_memory_mib: 0,
             cpus_per_gpu: 0,
             memory_mib_per_gpu: 0,

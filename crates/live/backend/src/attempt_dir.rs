@@ -8,6 +8,7 @@
 //!   orders/stop.json           a request to stop; the newest counts
 //!   orders/batch.json          a batch size; the newest counts
 //!   orders/resize.json         GPUs to go over to; the newest counts
+//!   orders/share.json          another share of its GPU; the newest counts
 //!   keeper.json                who the keeper is; without it nothing ever ran
 //!   started.json               all ranks run
 //!   told.json                  what the job last said that must not be lost

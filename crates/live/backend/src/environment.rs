@@ -6,6 +6,7 @@
 use crate::LaunchOrder;
 use std::collections::BTreeMap;
 use std::path::Path;
+use trainyard_token::{LOST_VARIABLE, SOCKET_VARIABLE};
 
 /// Variables as a process gets them.
 pub type Variables = BTreeMap<String, String>;
@@ -63,7 +64,23 @@ pub fn environment(order: &LaunchOrder, seat: &Seat<'_>, base: &Variables) -> Va
     for (name, value) in trainyard(order, seat) {
         all.insert(name.to_owned(), value);
     }
+    share(order, &mut all);
     all
+}
+
+/// Loads the library that holds the job to its share, before any that its user wants.
+fn share(order: &LaunchOrder, all: &mut Variables) {
+    let Some(place) = order.sharing.as_ref().and_then(|sharing| sharing.place.as_ref()) else {
+        return;
+    };
+    let own = all.get("LD_PRELOAD").filter(|own| !own.is_empty());
+    let library = place.library.display();
+    let preload = own.map_or_else(|| library.to_string(), |own| format!("{library}:{own}"));
+    all.insert("LD_PRELOAD".to_owned(), preload);
+    all.insert(SOCKET_VARIABLE.to_owned(), place.socket.display().to_string());
+    if let Some(lost) = order.env.get(LOST_VARIABLE) {
+        all.insert(LOST_VARIABLE.to_owned(), lost.clone());
+    }
 }
 
 fn pytorch(order: &LaunchOrder, seat: &Seat<'_>) -> Vec<(&'static str, String)> {

@@ -9,6 +9,7 @@
 //! - [`environment`]: what a rank finds in its environment; [`container`]: how it runs in an image.
 //! - [`mod@discover`]: what this machine has.
 //! - [`health`]: whether its GPUs are well.
+//! - [`shared_gpu`]: GPUs that several attempts share.
 //! - [`cgroup`], [`processes`]: the two ways to know and to end all processes of an attempt.
 //! - [`descriptors`]: what a program inherits and must not hand on.
 //! - [`program`]: the hidden commands.
@@ -39,13 +40,16 @@ pub mod program;
 pub mod rank;
 pub mod readable;
 pub mod report;
+pub mod shared_gpu;
 
 pub use discover::{Discovered, GpuFound, discover};
 pub use health::{Finding, GpuSeen, HealthOptions, HealthVerdict};
 pub use local::{Local, LocalOptions, sample};
 pub use log::{LogPart, read_log};
-pub use order::{Identity, LaunchOrder, NodeShare, Order, ResizeOrder, StopOrder};
-pub use report::{Exit, Found, NodeSeen, Report};
+pub use order::{
+    Identity, LaunchOrder, NodeShare, Order, ResizeOrder, SharingOrder, SharingPlace, StopOrder,
+};
+pub use report::{Exit, Found, NodeSeen, Report, SharingSeen};
 
 /// What obeys. Calls return at once; what comes of them arrives as [`Report`]s on the channel that the backend was
 /// made with, in any order, possibly late, possibly twice.

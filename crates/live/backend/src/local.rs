@@ -12,7 +12,7 @@ pub(crate) mod worker;
 use crate::attempt_dir::make_dir;
 use crate::cgroup::{self, Cgroups};
 use crate::health::watch;
-use crate::{Backend, Found, HealthOptions, Order, Report, checkpoints, helper};
+use crate::{Backend, Found, HealthOptions, Order, Report, checkpoints, helper, shared_gpu};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -50,16 +50,20 @@ pub struct LocalOptions {
     pub logs_keep: Duration,
     /// How many bytes of such output are kept in all; the oldest goes first.
     pub logs_bytes_max: u64,
+    /// The library that is loaded into programs that share a GPU; without it they run by time slicing.
+    pub library: Option<PathBuf>,
     /// How the health of GPUs is watched, if it is; where there is no NVIDIA driver there is nothing to watch.
     pub health: Option<HealthOptions>,
 }
 
 impl LocalOptions {
-    /// The usual: cgroups where they can be had, a look every second, output kept for 30 days within 10 GiB.
+    /// The usual: cgroups where they can be had, the library for shared GPUs where it stands beside the program, a look every second, output kept for 30 days within 10 GiB.
     pub fn new(run_dir: impl Into<PathBuf>, program: impl Into<PathBuf>) -> LocalOptions {
+        let program = program.into();
         LocalOptions {
             run_dir: run_dir.into(),
-            program: program.into(),
+            library: shared_gpu::find_library(&program),
+            program,
             helper: None,
             cgroups: true,
             rescan: Duration::from_secs(1),

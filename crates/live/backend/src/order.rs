@@ -77,6 +77,9 @@ pub struct LaunchOrder {
     pub array_index: Option<u32>,
     /// The id of the first job of its array.
     pub array_job: Option<JobId>,
+    /// What it gets of a GPU that others may use too; nothing where it has its GPUs for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<SharingOrder>,
     /// Who submitted it.
     pub user: String,
     /// What it may use.
@@ -102,6 +105,36 @@ pub struct NodeShare {
     pub node: String,
     /// Indices of GPUs, as the engine counts them. An engine of its own may give others, as many.
     pub gpus: Vec<u8>,
+}
+
+/// What an attempt gets of a GPU that it shares.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharingOrder {
+    /// Thousandths of the GPU's time that it gets whenever it wants to.
+    pub request: u16,
+    /// Thousandths that it gets at most.
+    pub limit: u16,
+    /// The most GPU memory that it may allocate; nothing is no cap.
+    #[serde(default)]
+    pub memory_mib: Option<u32>,
+    /// How it is held to that. The backend's own: a daemon leaves it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<SharingPlace>,
+}
+
+/// Where an attempt finds the arbiter of its GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharingPlace {
+    /// Its socket.
+    pub socket: std::path::PathBuf,
+    /// The library that is loaded into its programs.
+    pub library: std::path::PathBuf,
+    /// The index of the GPU on this machine.
+    pub gpu: u8,
+    /// What a process is told of it: a UUID, or an index.
+    pub device: String,
+    /// The user who may connect.
+    pub user: u32,
 }
 
 /// A Unix user.
@@ -159,6 +192,8 @@ pub enum Order {
     SetBatch(JobId, Attempt, u32),
     /// A running attempt goes over to other GPUs and says so. Only backends that start processes by themselves are told.
     Resize(JobId, Attempt, ResizeOrder),
+    /// A running attempt gets another share of its GPU, which is no restart.
+    Share(JobId, Attempt, SharingOrder),
     /// The end of an attempt is on disk: what is kept about it may go.
     Forget(JobId, Attempt),
     /// A job was taken on and waits: a backend with a queue of its own keeps a place for it there, held. Told again

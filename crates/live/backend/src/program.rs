@@ -8,13 +8,14 @@ use std::process::ExitCode;
 pub const USAGE: &str = "\
 usage: keeper DIR [UID]
        rank
+       arbiter FOLDER
        helper --socket FILE --run-dir DIR --user NAME [--least-uid NUMBER]
-The first two are started by the daemon, not by hand.";
+The first three are started by the daemon, not by hand.";
 
 /// Runs a hidden command; nothing if the arguments are none.
 pub fn main(arguments: &[OsString]) -> Option<ExitCode> {
     let (name, rest) = arguments.split_first()?;
-    if matches!(name.to_str(), Some("keeper" | "helper" | "rank")) {
+    if matches!(name.to_str(), Some("keeper" | "helper" | "rank" | "arbiter")) {
         // Each of these starts what a user wrote, or is one step away from it.
         crate::descriptors::close_inherited();
     }
@@ -24,6 +25,7 @@ pub fn main(arguments: &[OsString]) -> Option<ExitCode> {
             Some(crate::keeper::main(Path::new(dir), Some(uid.to_str()?.parse().ok()?)))
         }
         ("helper", flags) => Some(crate::helper::main(flags)),
+        ("arbiter", [folder]) => Some(crate::shared_gpu::main(Path::new(folder))),
         ("rank", []) => Some(crate::rank::main()),
         _ => None,
     }

@@ -1,6 +1,7 @@
 //! What comes back.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use trainyard_types::{Attempt, JobId, Sample};
 
 /// Something that happened to an attempt, a node or the backend itself.
@@ -42,6 +43,13 @@ pub enum Report {
     },
     /// A GPU of this machine is seen otherwise than before, or for the first time, or something happened to it.
     Gpu(crate::GpuSeen),
+    /// What attempts on a shared GPU use of it, and for whom they wait.
+    Sharing {
+        /// The index of the GPU on this machine.
+        gpu: u8,
+        /// The attempts there.
+        seen: Vec<SharingSeen>,
+    },
     /// What the backend cannot do now, in one sentence; nothing when that is over.
     Trouble(Option<String>),
     /// Something that an operator should read, in one sentence; nothing changes by it.
@@ -58,6 +66,44 @@ pub enum Report {
         /// Who or why, in one sentence.
         why: String,
     },
+}
+
+/// One attempt on a shared GPU at one moment. Times are in microseconds and memory in bytes, both since its start;
+/// shares are in thousandths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharingSeen {
+    /// The job.
+    pub job: JobId,
+    /// Its launch.
+    pub attempt: Attempt,
+    /// The index of the GPU on this machine.
+    pub gpu: u8,
+    /// What it gets whenever it wants to.
+    pub request: u32,
+    /// What it gets at most.
+    pub limit: u32,
+    /// What it used within the last ten seconds.
+    pub usage_us: u64,
+    /// How long it had turns.
+    pub held_us: u64,
+    /// How long it waited for them.
+    pub waited_us: u64,
+    /// The part of it during which its own limit kept it.
+    pub limited_us: u64,
+    /// The part of it during which another job had the turn.
+    pub behind_us: BTreeMap<JobId, u64>,
+    /// What its programs allocated.
+    pub memory_used: u64,
+    /// The most that they ever had.
+    pub memory_peak: u64,
+    /// What they may allocate; nothing is no cap.
+    pub memory_cap: Option<u64>,
+    /// Allocations that were refused.
+    pub memory_refusals: u64,
+    /// Turns that were taken from it, and its program stopped for that.
+    pub revocations: u64,
+    /// How often a program said hello; without one nothing of this is enforced.
+    pub hellos: u64,
 }
 
 /// What is seen of a node.

@@ -30,6 +30,7 @@ mod pools;
 mod reports;
 mod resizing;
 mod shape;
+mod sharing;
 mod submit;
 mod surroundings;
 mod trial;
@@ -58,7 +59,7 @@ use trainyard_api::request::{Act, NodeAct};
 use trainyard_api::trial::Measure;
 use trainyard_api::window::WindowRequest;
 use trainyard_api::{Code, Problem};
-use trainyard_backend::{Identity, NodeSeen, Order, Report};
+use trainyard_backend::{Identity, NodeSeen, Order, Report, SharingSeen};
 use trainyard_engine::{DecisionRequest, Engine, PolicyOutcome, Setup};
 use trainyard_profile::Catalog;
 use trainyard_store::Write;
@@ -260,6 +261,8 @@ pub struct Core {
     pub(crate) nodes: BTreeMap<String, NodeSeen>,
     /// GPUs that are ill, or were told of as if.
     pub(crate) gpus: BTreeMap<GpuAt, Chart>,
+    /// Jobs on shared GPUs as their arbiters last told of them.
+    pub(crate) shared: BTreeMap<JobId, SharingSeen>,
     /// When which job is looked at, whether it hangs.
     hang_looks: BTreeSet<(Time, JobId)>,
     /// Names of tokens that are good or have run out.

@@ -1,6 +1,7 @@
 //! Reasons in words.
 
 use jiff::Timestamp;
+use trainyard_backend::SharingSeen;
 use trainyard_types::{Reason, Span, Tenants, Time};
 
 /// A moment in seconds from now, for sentences.
@@ -99,5 +100,80 @@ pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
             format!("would end {:.0} s after its deadline", late.as_secs_f64())
         }
         Reason::Undecided => "was just submitted and is looked at now".to_owned(),
+    }
+}
+
+/// What a job on a shared GPU is promised and gets, and for whom it waits. In whole percents and mebibytes, so that it
+/// changes when something happens.
+pub fn sharing(seen: &SharingSeen) -> String {
+    let mib = |bytes: u64| bytes >> 20;
+    let mut text = format!(
+        "shares GPU {}: promised {} to {} % of its time, used {} % of late",
+        seen.gpu,
+        seen.request / 10,
+        seen.limit / 10,
+        seen.usage_us / 100_000,
+    );
+    match seen.memory_cap {
+        Some(cap) => {
+            text.push_str(&format!(", {} of {} MiB", mib(seen.memory_used), mib(cap)));
+        }
+        None => text.push_str(&format!(", {} MiB", mib(seen.memory_used))),
+    }
+    if seen.memory_refusals > 0 {
+        text.push_str(&format!(", {} allocations refused", seen.memory_refusals));
+    }
+    let most = seen.behind_us.iter().max_by_key(|(job, us)| (**us, std::cmp::Reverse(**job)));
+    if let Some((other, us)) = most.filter(|(_, us)| **us >= 1_000_000) {
+        text.push_str(&format!("; waited {} s behind job {}", us / 1_000_000, other.0));
+    }
+    if seen.limited_us >= 1_000_000 {
+        text.push_str(&format!("; its own limit kept it for {} s", seen.limited_us / 1_000_000));
+    }
+    if seen.hellos == 0 {
+        text.push_str("; none of its programs said hello, so nothing of this is enforced");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sharing;
+    use trainyard_backend::SharingSeen;
+    use trainyard_types::{Attempt, JobId};
+
+    #[test]
+    fn a_job_on_a_shared_gpu_is_told_what_it_gets_and_behind_whom_it_waits() {
+        let seen = SharingSeen {
+            job: JobId(4),
+            attempt: Attempt(1),
+            gpu: 2,
+            request: 300,
+            limit: 1000,
+            usage_us: 2_950_000,
+            held_us: 60_000_000,
+            waited_us: 140_000_000,
+            limited_us: 0,
+            behind_us: [(JobId(7), 120_000_000), (JobId(9), 20_000_000)].into(),
+            memory_used: 3 << 30,
+            memory_peak: 5 << 30,
+            memory_cap: Some(20 << 30),
+            memory_refusals: 0,
+            revocations: 0,
+            hellos: 2,
+        };
+        assert_eq!(
+            sharing(&seen),
+            "shares GPU 2: promised 30 to 100 % of its time, used 29 % of late, 3072 of 20480 MiB; \
+             waited 120 s behind job 7"
+        );
+        let silent = SharingSeen { hellos: 0, behind_us: [].into(), limited_us: 5_000_000, ..seen };
+        let text = sharing(&SharingSeen { memory_cap: None, memory_refusals: 3, ..silent });
+        assert_eq!(
+            text,
+            "shares GPU 2: promised 30 to 100 % of its time, used 29 % of late, 3072 MiB, \
+             3 allocations refused; its own limit kept it for 5 s; none of its programs said hello, so nothing of this \
+             is enforced"
+        );
     }
 }

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use trainyard_api::answer::Status;
 use trainyard_api::trial::TrialRow;
-use trainyard_backend::NodeSeen;
+use trainyard_backend::{NodeSeen, SharingSeen};
 use trainyard_engine::{Outlook, Stats};
 use trainyard_framework::{Live, Snapshot};
 use trainyard_types::{GpuAt, IdMap, JobId, NodeId, Time};
@@ -52,6 +52,8 @@ pub struct DaemonSnapshot {
     pub reclaimed: BTreeSet<NodeId>,
     /// GPUs that are ill, or were told of as if.
     pub gpus: BTreeMap<GpuAt, Chart>,
+    /// Jobs on shared GPUs as their arbiters last told of them.
+    pub shared: BTreeMap<JobId, SharingSeen>,
     /// GPUs of nodes that others use.
     pub claimed: BTreeMap<NodeId, u64>,
     /// Nodes as the backend last saw them.
@@ -108,6 +110,7 @@ impl DaemonSnapshot {
             claimed: claimed.collect(),
             reclaimed,
             gpus: core.gpus.clone(),
+            shared: core.shared.clone(),
             nodes: core.nodes.clone(),
             turn,
             wall,

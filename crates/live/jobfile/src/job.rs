@@ -220,6 +220,19 @@ impl Wishes {
         if shares && job.gpus.max(job.gpus_max.unwrap_or(1)) > 1 {
             return Err(wrong("gpu_permille", "a job of one GPU, for a share of it".to_owned()));
         }
+        if let Some(most) = job.gpu_permille_max {
+            if !shares {
+                return Err(wrong(
+                    "gpu_permille_max",
+                    "a share below the whole GPU beside it".to_owned(),
+                ));
+            }
+            let share = job.gpu_permille.unwrap_or(1000);
+            if most < share {
+                let expected = format!("at least its share, {share} thousandths");
+                return Err(wrong("gpu_permille_max", expected));
+            }
+        }
         if job.script.as_ref().is_some_and(|script| !script.starts_with("#!")) {
             let expected = "a text that begins with the line of its interpreter, #!/bin/bash";
             return Err(wrong("script", expected.to_owned()));

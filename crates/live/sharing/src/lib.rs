@@ -5,12 +5,14 @@
 //!
 //! - [`exchange`]: what is said and answered, without a clock, a socket or a process.
 //! - [`server`]: the thread with the sockets, the clock and the signals.
+//! - [`control`]: a process of its own for each GPU, and what it is told.
 //! - [`stats`]: who throttles whom, who used what, who never said hello; [`told`]: the same as it travels.
 //!
 //! Nothing that a program says is trusted: time is measured here, messages have one length, and one that makes no
 //! sense ends its connection. What a program does not say cannot be known: the library is a convention between
 //! programs of good will and no security boundary.
 
+pub mod control;
 pub mod exchange;
 pub mod server;
 pub mod stats;

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use trainyard_backend::health::{Judge, Rules};
-use trainyard_backend::{cgroup, discover, health};
+use trainyard_backend::{cgroup, discover, health, shared_gpu};
 use trainyard_client::show::versioned;
 use trainyard_store::{Reader, fsync_rate};
 
@@ -46,6 +46,7 @@ pub fn run(args: &DoctorArgs, output: &Output) -> Result<(), Failure> {
     checks.push(cgroups(&places));
     checks.push(gpus());
     checks.extend(gpu_health());
+    checks.push(sharing());
     checks.push(disk(&places));
     checks.push(clock(&places));
     checks.push(policy(args, &places));
@@ -133,6 +134,25 @@ fn socket(places: &Places) -> Check {
             check("socket", Verdict::Warning, detail)
         }
         Err(_) => check("socket", Verdict::Warning, format!("{path}: no daemon runs here")),
+    }
+}
+
+/// Whether jobs that share a GPU can be held to their shares.
+fn sharing() -> Check {
+    let found = std::env::current_exe().ok().and_then(|own| shared_gpu::find_library(&own));
+    let Some(library) = found else {
+        let detail = format!(
+            "{} is neither beside this program nor in ../lib/trainyard; jobs that share a GPU run by time slicing",
+            shared_gpu::LIBRARY
+        );
+        return check("sharing", Verdict::Warning, detail);
+    };
+    match shared_gpu::distrust(&library) {
+        Some(why) => {
+            let detail = format!("{why}; jobs that share a GPU run by time slicing");
+            check("sharing", Verdict::Warning, detail)
+        }
+        None => check("sharing", Verdict::Good, format!("{} is there", library.display())),
     }
 }
 

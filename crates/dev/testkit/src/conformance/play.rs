@@ -202,7 +202,11 @@ impl<'a> Play<'a> {
             Report::Said { job, attempt, .. } => (job, attempt),
             Report::Gone { job, why } => panic!("job {} is gone: {why}", job.0),
             // Nodes and troubles of the backend are no part of these promises.
-            Report::Node { .. } | Report::Gpu(_) | Report::Trouble(_) | Report::Notice { .. } => {
+            Report::Node { .. }
+            | Report::Gpu(_)
+            | Report::Trouble(_)
+            | Report::Sharing { .. }
+            | Report::Notice { .. } => {
                 return;
             }
         };

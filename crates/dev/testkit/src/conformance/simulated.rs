@@ -73,7 +73,7 @@ impl Backend for Handle {
                 yard.machine.stop(now, (job, attempt), &order);
             }
             Order::Forget(job, attempt) => yard.machine.forget((job, attempt)),
-            Order::SetBatch(..) | Order::Resize(..) => {}
+            Order::SetBatch(..) | Order::Resize(..) | Order::Share(..) => {}
             Order::Announce(_) | Order::Withdraw(_) | Order::Drain(..) => {}
         }
     }

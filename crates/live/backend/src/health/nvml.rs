@@ -7,7 +7,7 @@ use nvml_wrapper::enum_wrappers::device::{
     EccCounter, MemoryError, TemperatureSensor, TemperatureThreshold,
 };
 use nvml_wrapper::enum_wrappers::nv_link::ErrorCounter;
-use nvml_wrapper::enums::device::SampleValue;
+use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
 use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
@@ -27,6 +27,21 @@ pub(crate) fn load(library: Option<&Path>) -> Result<Nvml, NvmlError> {
         None => Nvml::init(),
         Some(path) => Nvml::builder().lib_path(path.as_os_str()).init(),
     }
+}
+
+/// Processes that compute on a GPU, with the bytes of its memory that each uses; those of which that is not known are
+/// left out.
+pub(crate) fn users(nvml: &Nvml, device: &str) -> Result<Vec<(i32, u64)>, NvmlError> {
+    let device = match device.parse() {
+        Ok(index) => nvml.device_by_index(index)?,
+        Err(_) => nvml.device_by_uuid(device)?,
+    };
+    let processes = device.running_compute_processes()?;
+    let used = processes.into_iter().filter_map(|process| match process.used_gpu_memory {
+        UsedGpuMemory::Used(bytes) => Some((i32::try_from(process.pid).ok()?, bytes)),
+        UsedGpuMemory::Unavailable => None,
+    });
+    Ok(used.collect())
 }
 
 /// What NVML says of all GPUs now.

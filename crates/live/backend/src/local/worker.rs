@@ -8,6 +8,7 @@ use crate::cgroup::Cgroup;
 use crate::health::watch::Look;
 use crate::keeper::Wakeup;
 use crate::report::is_full_disk;
+use crate::shared_gpu::SharedGpus;
 use crate::{Exit, Found, LaunchOrder, Order, Report, processes};
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,6 +94,7 @@ pub struct Worker {
     /// Where a look at the GPUs is asked for, if a thread watches them.
     pub(super) asks: Option<Sender<u64>>,
     asked: u64,
+    shared: SharedGpus,
     /// Ends that wait for the GPUs to be looked at, with the number of the look, until then at most.
     held: Vec<(u64, Instant, Report)>,
 }
@@ -130,7 +132,9 @@ impl Worker {
     ) -> Worker {
         let (reported, unwritten) = (BTreeMap::new(), BTreeMap::new());
         let keepers = Vec::new();
+        let shared = SharedGpus::new(&options);
         Worker {
+            shared,
             options,
             cgroup,
             reports,
@@ -182,6 +186,11 @@ impl Worker {
             Order::Resize(job, attempt, order) => {
                 self.order((job, attempt), KeeperOrder::Resize(order));
             }
+            Order::Share(job, attempt, sharing) => {
+                if let Some(what) = self.shared.change((job, attempt), &sharing) {
+                    (self.reports)(Report::Notice { job: Some(job), what });
+                }
+            }
             Order::Forget(job, attempt) => {
                 let key = (job, attempt);
                 if archive::put(&self.options.run_dir, key).is_ok() {
@@ -209,7 +218,7 @@ impl Worker {
         AttemptDir::new(&self.options.run_dir, job, attempt)
     }
 
-    fn launch(&mut self, order: LaunchOrder) {
+    fn launch(&mut self, mut order: LaunchOrder) {
         let key = (order.job, order.attempt);
         if let Some(exit) = archive::exit(&self.options.run_dir, key) {
             // The daemon has forgotten that it knows; it must not run again all the same.
@@ -218,6 +227,9 @@ impl Worker {
         let dir = self.dir(key);
         match dir.create() {
             Ok(()) => {
+                if let Some(what) = self.shared.join(&mut order) {
+                    (self.reports)(Report::Notice { job: Some(key.0), what });
+                }
                 if let Err(error) = self.start(&dir, order) {
                     self.never_ran(&dir, &error);
                 }
@@ -311,6 +323,9 @@ impl Worker {
         for key in self.keys().unwrap_or_default() {
             self.look_at(key);
         }
+        for report in self.shared.look() {
+            (self.reports)(report);
+        }
         if self.tidied.is_none_or(|at| at.elapsed() > TIDY_EVERY) {
             self.tidied = Some(Instant::now());
             archive::tidy(&self.options);
@@ -359,6 +374,7 @@ impl Worker {
                     (self.reports)(Report::Started { job, attempt });
                 }
                 now = Reported { started: true, ended: true };
+                self.shared.leave(key);
                 self.tell_end(key, *exit);
             }
             AttemptState::Dying => {}
@@ -417,10 +433,13 @@ impl Worker {
             match state_of(&self.options, key) {
                 AttemptState::Kept { started } => {
                     reported.started |= started;
+                    self.shared.found(key);
                     return Found::Running { job, attempt, started };
                 }
                 AttemptState::Over(exit) => {
                     *reported = Reported { started: true, ended: true };
+                    self.shared.found(key);
+                    self.shared.leave(key);
                     return Found::Ended { job, attempt, exit: *exit };
                 }
                 AttemptState::Dying if Instant::now() >= deadline => {

@@ -6,6 +6,7 @@ mod contract;
 mod fake_nvml;
 mod health;
 mod running;
+mod sharing;
 mod survival;
 mod training;
 mod users;

@@ -26,16 +26,18 @@ pub struct Yard {
 
 impl Yard {
     pub fn new(name: &str) -> Yard {
+        Yard::with(Yard::options(name))
+    }
+
+    /// What a yard of that name is made with, on a run directory that is not there.
+    pub fn options(name: &str) -> LocalOptions {
         let run_dir = std::env::temp_dir().join(format!("ty-local-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&run_dir);
-        Yard::on(&run_dir)
+        LocalOptions::new(run_dir, PROGRAM)
     }
 
     pub fn without_cgroups(name: &str) -> Yard {
-        let mut yard = Yard::new(name);
-        yard.local = None;
-        let run_dir = std::mem::take(&mut yard.run_dir);
-        Yard::with(LocalOptions { cgroups: false, ..LocalOptions::new(run_dir, PROGRAM) })
+        Yard::with(LocalOptions { cgroups: false, ..Yard::options(name) })
     }
 
     pub fn on(run_dir: &Path) -> Yard {

@@ -86,6 +86,7 @@ impl Core {
             gpus_wanted: gpus,
             gpus: devices.iter().map(|(index, _)| *index).collect(),
             devices: devices.into_iter().map(|(_, name)| name).collect(),
+            sharing: self.sharing_order(record, allocation),
             resumes_from: record.saved,
             has_checkpoint: record.has_checkpoint,
             batch: allocation.knobs.batch.or(stated),

@@ -111,6 +111,7 @@ impl Core {
             pools: meta.read("pools")?.unwrap_or_default(),
             nodes: BTreeMap::new(),
             gpus: BTreeMap::new(),
+            shared: BTreeMap::new(),
             hang_looks: BTreeSet::new(),
             tokens: tokens.into_iter().map(|token| token.name).collect(),
             trial,
@@ -139,9 +140,7 @@ impl Core {
         for (node, seen) in nodes {
             core.node_seen(&node, seen);
         }
-        for seen in gpus {
-            core.gpu_seen(&seen);
-        }
+        gpus.iter().for_each(|seen| core.gpu_seen(seen));
         core.settle(&mut found);
         core.announce_all();
         let turn = core.turn(at, wall, Vec::new());
@@ -273,6 +272,7 @@ impl Core {
                         self.stop_again(job, attempt);
                     }
                     self.resize_again(job, attempt);
+                    self.share_again(job, attempt);
                 }
                 Some(Found::Ended { exit, .. }) => self.attempt_ended(job, attempt, exit),
                 None => self.not_found(job, attempt, phase),

@@ -19,6 +19,7 @@ impl Core {
             Report::Ended { job, attempt, exit } => self.attempt_ended(job, attempt, exit),
             Report::Node { node, seen } => self.node_seen(&node, seen),
             Report::Gpu(seen) => self.gpu_seen(&seen),
+            Report::Sharing { gpu, seen } => self.sharing_seen(gpu, seen),
             Report::Gone { job, why } => self.gone(job, &why),
             Report::Notice { job, what } => {
                 let about = job.map_or_else(String::new, |job| format!("job {}: ", job.0));
@@ -96,6 +97,7 @@ impl Core {
             self.turn.orders.push(Order::Forget(job, attempt));
             return;
         }
+        self.shared.remove(&job);
         self.learn_costs(job, attempt, &exit);
         if let Some(idle) = exit.idle_seconds.filter(|_| !exit.finished) {
             // As if its user had ended it: another attempt would idle as well.

@@ -9,7 +9,7 @@ use trainyard_backend::{Order, ResizeOrder};
 use trainyard_types::{Allocation, Attempt, Event, JobId};
 
 impl Core {
-    /// A job goes on with another lease, another batch or other GPUs.
+    /// A job goes on with another lease, another batch, another share or other GPUs.
     pub(super) fn adjust(&mut self, job: JobId, attempt: Attempt, to: &Allocation) {
         let resizes = self.engine.resizing(job) == Some(to);
         let before = self.launch_gpus(job);
@@ -24,6 +24,7 @@ impl Core {
             self.event("resizing", Some(job), &sentence, json!({ "attempt": attempt.0 }));
             self.resize_again(job, attempt);
         }
+        self.change_share(job, attempt, to);
         // More samples come with more GPUs: the job is told when it has these.
         if let Some(size) = to.knobs.batch.filter(|_| !grows) {
             self.turn.orders.push(Order::SetBatch(job, attempt, size));

@@ -390,6 +390,12 @@ impl Core {
             }
             want.permille = permille;
         }
+        if let Some(most) = spec.gpu_permille_max
+            && !(want.permille.min(999)..=1000).contains(&most)
+        {
+            let detail = "expected a limit from its share (`gpu_permille`, less than 1000) to 1000";
+            return Err(bad("gpu_permille_max", detail));
+        }
         want.resizes_in_place = spec.resizes_in_place;
         want.gpu_memory_mib = spec.gpu_memory_mib;
         want.cpus_per_gpu = spec.cpus_per_gpu;

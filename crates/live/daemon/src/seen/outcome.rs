@@ -31,11 +31,12 @@ impl DaemonSnapshot {
         let record = self.records.get(&job);
         let hang = record.and_then(|record| self.hang_of(live, record));
         let hang = hang.map(|hang| self.hang_words(&hang));
+        let shared = self.shared.get(&job).map(messages::sharing);
         Some(WhyAnswer {
             job: job.0,
             state: live.state.phase.into(),
             since: self.unix(explained.since),
-            reasons: sentences.chain(absent).chain(ill).chain(hang).collect(),
+            reasons: sentences.chain(absent).chain(ill).chain(hang).chain(shared).collect(),
             data: (explained.reasons.iter())
                 .map(|reason| serde_json::to_value(reason).unwrap_or_default())
                 .collect(),

@@ -74,7 +74,9 @@ impl DaemonSnapshot {
             why: match (reason, self.hang_of(live, record)) {
                 (Some(reason), _) => self.sentence(reason),
                 (None, Some(hang)) => self.hang_words(&hang),
-                (None, None) => String::new(),
+                (None, None) => {
+                    self.shared.get(&spec.id).map_or_else(String::new, messages::sharing)
+                }
             },
             hung: self.hang_of(live, record).map(|hang| HungJob {
                 since: hang.wall as f64 / 1e6,

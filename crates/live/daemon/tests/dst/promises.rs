@@ -129,6 +129,10 @@ pub fn at_any_time(world: &World) {
         for (index, gpu) in run.order.gpus.iter().enumerate() {
             *used.entry(*gpu).or_default() += u32::from(held.share(index).permille());
         }
+        // What the backend holds it to is what was granted, also after a change that a crash cut off.
+        let told = run.order.sharing.as_ref().map_or(1000, |sharing| sharing.request);
+        let granted = held.share(0).permille();
+        assert_eq!(told, granted, "{job} is held to another share than it was granted");
         if let Some(element) = own.submission.array.filter(|element| element.at_once > 0) {
             let running = arrays.entry(element.first).or_default();
             *running += 1;

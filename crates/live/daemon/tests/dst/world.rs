@@ -476,6 +476,11 @@ impl World {
                 self.seen.resizes += 1;
                 self.machine.resize(self.now, (job, attempt), &order);
             }
+            Order::Share(job, attempt, sharing) => {
+                if let Some(run) = self.machine.runs.get_mut(&(job, attempt)) {
+                    run.order.sharing = Some(sharing);
+                }
+            }
             Order::SetBatch(..) | Order::Announce(_) | Order::Withdraw(_) | Order::Drain(..) => {}
             Order::Forget(job, attempt) => {
                 promises::may_forget(self, job, attempt);

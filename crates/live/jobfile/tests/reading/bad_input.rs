@@ -116,6 +116,10 @@ fn keys_that_contradict_each_other_are_refused() {
     refused(Form::Toml, text, 5, &["`batch_per_gpu_min` cannot be `64`", "8 GPUs", "256"]);
     let text = "command = [\"a\"]\ngpus = 2\ngpu_share = 0.5\n";
     refused(Form::Toml, text, 3, &["`gpu_share`", "one GPU"]);
+    let text = "command = [\"a\"]\nshare = 0.5\nshare_limit = 0.4\n";
+    refused(Form::Toml, text, 3, &["`share_limit`", "at least its share"]);
+    let text = "command = [\"a\"]\nshare_limit = 0.4\n";
+    refused(Form::Toml, text, 2, &["`share_limit`", "a share below the whole GPU"]);
     let text = "gpus = 2\n[[job]]\ncommand = [\"a\"]\n";
     refused(Form::Toml, text, 1, &["`gpus`", "`defaults`"]);
     refused(Form::Toml, "[defaults]\ngpus = 2\n", 1, &["`defaults`", "[[job]]"]);

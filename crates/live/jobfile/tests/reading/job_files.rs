@@ -210,6 +210,10 @@ fn a_script_of_ones_own_and_shares_of_a_gpu_are_jobs_too() {
     let job = &jobs(Form::Yaml, yaml)[0];
     assert_eq!(job.script.as_deref(), Some("#!/bin/sh\necho hello\n"));
     assert_eq!((job.argv.as_slice(), job.gpu_permille), (&["prepare".to_owned()][..], Some(250)));
+    let toml = "command = [\"a\"]\nshare = 0.3\nshare_limit = 1.0\ngpu_memory = \"20GiB\"\n";
+    let job = &jobs(Form::Toml, toml)[0];
+    let found = (job.gpu_permille, job.gpu_permille_max, job.gpu_memory_mib);
+    assert_eq!(found, (Some(300), Some(1000), 20 << 10));
 }
 
 #[test]

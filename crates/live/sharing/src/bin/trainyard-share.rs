@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
+use trainyard_sharing::control;
 use trainyard_sharing::{
     ClientId, ClientOptions, ClientStats, OnOverdue, Server, ServerOptions, Settings, Share, Told,
 };
@@ -13,8 +15,10 @@ use trainyard_types::Span;
 const USAGE: &str =
     "usage: trainyard-share [--window SPAN] [--quota LEAST:BASE:MOST] [--grace SPAN] [--charge] [--json]
                        SOCKET=REQUEST:LIMIT[:MIB] ...
+       trainyard-share [...] --control FOLDER [--idle SPAN]
 REQUEST and LIMIT are permille of the GPU's time, MIB is the cap on memory.
-Ends when its input does, and says then who got what; with --json it says so as JSON after each line of its input.";
+Ends when its input does, and says then who got what; with --json it says so as JSON after each line of its input.
+With --control it is told its clients over FOLDER/control, and ends when it had none for a while (60s).";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,6 +33,10 @@ fn main() -> ExitCode {
 
 fn serve(arguments: &[String]) -> Result<(), String> {
     let given = read(arguments)?;
+    if let Some(folder) = &given.control {
+        let served = control::serve(folder, given.options, given.idle);
+        return served.map_err(|error| format!("{}: {error}", folder.display()));
+    }
     if given.clients.is_empty() {
         return Err("expected at least one SOCKET=REQUEST:LIMIT".to_owned());
     }
@@ -70,10 +78,13 @@ struct Given {
     options: ServerOptions,
     clients: Vec<ClientOptions>,
     tells_json: bool,
+    control: Option<PathBuf>,
+    idle: Duration,
 }
 
 fn read(arguments: &[String]) -> Result<Given, String> {
-    let Given { mut options, mut clients, mut tells_json } = Given::default();
+    let Given { mut options, mut clients, mut tells_json, mut control, .. } = Given::default();
+    let mut idle = control::IDLE;
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut value = || rest.next().ok_or_else(|| format!("{argument} needs a value"));
@@ -81,13 +92,15 @@ fn read(arguments: &[String]) -> Result<Given, String> {
             "--window" => options.settings.window = span(value()?)?,
             "--grace" => options.settings.grace = span(value()?)?,
             "--quota" => options.settings = quotas(options.settings, value()?)?,
+            "--control" => control = Some(PathBuf::from(value()?)),
+            "--idle" => idle = Duration::from_micros(span(value()?)?.0),
             "--json" => tells_json = true,
             "--charge" => options.limits.on_overdue = OnOverdue::Charge,
             other if other.starts_with('-') => return Err(format!("unknown option `{other}`")),
             other => clients.push(client(other)?),
         }
     }
-    Ok(Given { options, clients, tells_json })
+    Ok(Given { options, clients, tells_json, control, idle })
 }
 
 fn span(text: &str) -> Result<Span, String> {
