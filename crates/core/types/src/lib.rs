@@ -40,7 +40,7 @@ pub use decision::{Change, Decision, Fault, Note, Quality, Reason, Verdict};
 pub use event::{Action, Cause, Event, Sample, Why};
 pub use grant::{Allocation, Grant, HostShare, Knobs, Member, Shape, Share, Split};
 pub use idmap::IdMap;
-pub use ids::{Attempt, GpuAt, GpuType, GroupId, JobId, ModelId, NodeId, PoolId, TenantId};
+pub use ids::{Attempt, GpuAt, GpuType, GroupId, JobId, LinkId, ModelId, NodeId, PoolId, TenantId};
 pub use idset::{Id, IdSet};
 pub use job::{
     BatchMode, Class, End, Job, JobState, Phase, Progress, RETRIES_DEFAULT, Want, soft_deadline,
