@@ -54,6 +54,8 @@ pub use placement_rules::PlacementRules;
 pub use printable::{is_unprintable, printable, printable_json, printable_lines};
 pub use tenant::{Tenant, Tenants};
 pub use time::{Rate, Span, Time, Work};
-pub use topology::{Inside, Link, LinkEnd, Switch, Topology, TopologyFault, Wire, WireKind, Wiring};
+pub use topology::{
+    Inside, Link, LinkEnd, Switch, Topology, TopologyFault, Wire, WireKind, Wiring,
+};
 pub use traffic::{Load, Pattern, Traffic};
 pub use window::{Allowed, Window, WindowId};

@@ -144,8 +144,8 @@ impl Topology {
                 return Err(TopologyFault::WrongEnds { name: name() });
             }
         }
-        if let Some(node) = (0..nodes)
-            .find(|node| usize::from(wiring.inside_of[*node]) >= wiring.insides.len())
+        if let Some(node) =
+            (0..nodes).find(|node| usize::from(wiring.inside_of[*node]) >= wiring.insides.len())
         {
             return Err(TopologyFault::NoInside { node: NodeId(node as u32) });
         }

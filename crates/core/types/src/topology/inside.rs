@@ -52,8 +52,22 @@ const DGX_1V: [&[(u8, u8)]; 2] = [
 ];
 /// Pairs of a DGX-1 with P100 that have an NVLink.
 const DGX_1P: &[(u8, u8)] = &[
-    (0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 5), (2, 3), (2, 6), (3, 7), (4, 5), (4, 6),
-    (4, 7), (5, 6), (5, 7), (6, 7),
+    (0, 1),
+    (0, 2),
+    (0, 3),
+    (0, 4),
+    (1, 2),
+    (1, 3),
+    (1, 5),
+    (2, 3),
+    (2, 6),
+    (3, 7),
+    (4, 5),
+    (4, 6),
+    (4, 7),
+    (5, 6),
+    (5, 7),
+    (6, 7),
 ];
 /// Pairs of a node of Summit that have two NVLinks: three GPUs on each socket.
 const SUMMIT: &[(u8, u8)] = &[(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)];
@@ -67,7 +81,11 @@ impl Inside {
 
     /// The presets: name, number of GPUs (0 for any), and what it is.
     pub const PRESETS: [(&'static str, u8, &'static str); 7] = [
-        ("dgx-1v", 8, "DGX-1 with V100: one or two NVLinks of 25 GB/s to four others, PCIe to three"),
+        (
+            "dgx-1v",
+            8,
+            "DGX-1 with V100: one or two NVLinks of 25 GB/s to four others, PCIe to three",
+        ),
         ("dgx-1p", 8, "DGX-1 with P100: one NVLink of 20 GB/s to four others, PCIe to three"),
         ("summit", 6, "a node of Summit: two NVLinks of 25 GB/s within each socket, PCIe across"),
         ("dgx-2", 16, "DGX-2: NVSwitch, 150 GB/s for each GPU"),
@@ -173,6 +191,15 @@ impl Inside {
         }
         let rings = links.most_rings(gpus.len());
         (u64::from(rings) * each.min(u64::MAX / 64)).max(slowest)
+    }
+
+    /// The bandwidth of a collective over the best so many GPUs. Looks at all choices of up to eight, else at the lowest.
+    pub fn best_ring_mbps(&self, gpus: u8) -> u64 {
+        if self.is_uniform() || self.gpus > 8 || gpus > self.gpus {
+            return self.ring_mbps(crate::cluster::mask_of(gpus.min(self.gpus)));
+        }
+        let choices = (0..1u64 << self.gpus).filter(|mask| mask.count_ones() == u32::from(gpus));
+        choices.map(|mask| self.ring_mbps(mask)).max().unwrap_or(u64::MAX)
     }
 }
 

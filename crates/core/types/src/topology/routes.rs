@@ -32,7 +32,8 @@ impl Routes {
         };
         for (index, link) in (0..).zip(&wiring.links) {
             match link.ends {
-                [LinkEnd::Node(node), LinkEnd::Switch(switch)] | [LinkEnd::Switch(switch), LinkEnd::Node(node)] => {
+                [LinkEnd::Node(node), LinkEnd::Switch(switch)]
+                | [LinkEnd::Switch(switch), LinkEnd::Node(node)] => {
                     routes.ports[node.index()].push((switch, index));
                 }
                 [LinkEnd::Switch(a), LinkEnd::Switch(b)] => {
