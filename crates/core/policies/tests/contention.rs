@@ -27,7 +27,7 @@ fn half_network() -> Catalog {
 fn workload(jobs: &[(u32, u64, f64)]) -> Workload {
     let jobs = jobs.iter().zip(0..).map(|((gpus, at, steps), id)| {
         let job = Job::simple(JobId(id), Time(at * 1_000_000), *gpus);
-        TraceJob::new(Job { model: ModelId(0), ..job }, Work(*steps))
+        TraceJob::new(Job { model: ModelId(1), ..job }, Work(*steps))
     });
     Workload {
         jobs: jobs.collect(),
