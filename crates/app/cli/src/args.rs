@@ -240,6 +240,18 @@ pub enum ClusterCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show the links of a cluster: switches with what they carry, and how GPUs are joined inside nodes.
+    #[command(
+        after_help = "Examples:\n  trainyard cluster show '8x8 v100 over leaf-spine 2 racks 100g 4:1'\n  trainyard cluster show cluster.toml --svg network.svg"
+    )]
+    Show {
+        /// One line such as '8x8 v100 over fat-tree 4 ports 100g', or a TOML file.
+        #[arg(value_name = "LINE|FILE")]
+        cluster: String,
+        /// Write a drawing to this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+    },
 }
 
 /// What jobs are grouped by in a second table.

@@ -29,6 +29,9 @@ pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Cluster(ClusterCommand::Check { cluster, json }) => {
             cluster::check(&cluster, json, output)
         }
+        Command::Cluster(ClusterCommand::Show { cluster, svg }) => {
+            cluster::show(&cluster, svg.as_deref(), output)
+        }
         Command::Trace(command) => trace::run(&command, output),
         Command::Profile(ProfileCommand::Import(args)) => profile::import(&args, output),
         Command::Profile(ProfileCommand::Check(args)) => profile::check(&args, output),

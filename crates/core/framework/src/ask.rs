@@ -3,7 +3,7 @@
 use crate::JobRef;
 use smallvec::SmallVec;
 use trainyard_types::placement::bits;
-use trainyard_types::{GpuAt, GpuType, Grant, HostShare, NodeId, PoolId, Shape};
+use trainyard_types::{GpuAt, GpuType, Grant, HostShare, NodeId, PoolId, Shape, Tier};
 
 /// A number of GPUs of one type for one grant. The placer chooses the type among the acceptable ones.
 #[derive(Clone, Debug)]
@@ -20,6 +20,10 @@ pub struct Ask<'a> {
     pub nodes_max: u16,
     /// Only in this pool.
     pub pool: Option<PoolId>,
+    /// Only in these racks; empty means any.
+    pub racks: SmallVec<[u16; 4]>,
+    /// Whether all GPUs must be in one rack.
+    pub one_rack: bool,
     /// Host CPUs and memory beside each GPU; 0 means not stated.
     pub host_per_gpu: HostShare,
 }
@@ -41,6 +45,10 @@ impl<'a> Ask<'a> {
             (limit, 0) => limit,
             (limit, own) => limit.min(own),
         };
+        let nodes_max = match grant.tier_max {
+            Some(Tier::Gpu | Tier::Node) => 1,
+            Some(Tier::Rack | Tier::Core) | None => nodes_max,
+        };
         Ask {
             job,
             count,
@@ -48,6 +56,8 @@ impl<'a> Ask<'a> {
             kinds,
             nodes_max,
             pool: grant.pool.or(job.spec.want.pool),
+            racks: SmallVec::new(),
+            one_rack: grant.tier_max.is_some_and(|tier| tier <= Tier::Rack),
             host_per_gpu: crate::offer::host_per_gpu(grant, &job.spec.want),
         }
     }
@@ -62,9 +72,10 @@ impl<'a> Ask<'a> {
         self.is_open(node, free) && self.gpus_by_host(node, free) > 0
     }
 
-    /// Whether a node is in the right pool and no window keeps the job from it.
+    /// Whether a node is in the right pool and rack and no window keeps the job from it.
     fn is_open(&self, node: NodeId, free: &crate::Free) -> bool {
-        let here = self.pool.is_none_or(|pool| free.pool(node) == pool);
+        let here = self.pool.is_none_or(|pool| free.pool(node) == pool)
+            && (self.racks.is_empty() || self.racks.contains(&free.rack(node)));
         here && free.shut(node, self.job).is_none()
     }
 
@@ -106,6 +117,7 @@ impl<'a> Ask<'a> {
         let want = &self.job.spec.want;
         let host = self.host_per_gpu != HostShare::default();
         let windows = !free.windows().is_empty();
-        host || want.gpu_memory_mib > 0 || self.pool.is_some() || windows
+        let racks = !self.racks.is_empty();
+        host || want.gpu_memory_mib > 0 || self.pool.is_some() || windows || racks
     }
 }

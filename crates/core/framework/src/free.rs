@@ -32,6 +32,7 @@ pub struct Free {
 struct NodeFree {
     kind: GpuType,
     pool: PoolId,
+    rack: u16,
     gpus: u8,
     base: u32,
     /// GPUs in service.
@@ -91,6 +92,7 @@ impl Free {
             free.nodes.push(NodeFree {
                 kind: node.kind,
                 pool: node.pool,
+                rack: node.rack,
                 gpus: node.gpus,
                 base,
                 up: node.mask(),
@@ -162,6 +164,11 @@ impl Free {
     /// The pool a node belongs to.
     pub fn pool(&self, node: NodeId) -> PoolId {
         self.nodes[node.index()].pool
+    }
+
+    /// The rack a node stands in.
+    pub fn rack(&self, node: NodeId) -> u16 {
+        self.nodes[node.index()].rack
     }
 
     /// The number of nodes.

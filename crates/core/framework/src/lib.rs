@@ -39,6 +39,7 @@ mod entry;
 pub mod fraction;
 mod free;
 mod index;
+pub mod links;
 mod offer;
 mod policy;
 mod rank;

@@ -2,6 +2,7 @@
 
 mod by_rules;
 mod host;
+mod in_racks;
 mod touched;
 
 use crate::{Ask, Free, JobRef, Placer, View, shapes};
@@ -439,7 +440,17 @@ impl<'a> Offer<'a> {
         }
     }
 
+    /// GPUs by the placer: in as few racks as there is room in.
     fn ask(&mut self, ask: &Ask<'_>) -> Option<Placement> {
+        let found = self.anywhere(ask)?;
+        if !self.view.state().has_racks || found.nodes() < 2 {
+            return Some(found);
+        }
+        let found = self.in_fewest_racks(ask, found);
+        (!ask.one_rack || found.config(self.view.cluster()).racks < 2).then_some(found)
+    }
+
+    fn anywhere(&mut self, ask: &Ask<'_>) -> Option<Placement> {
         if let Some(open) = &self.open
             && let Some(placement) = self.place.try_place(ask, open, &self.view)
         {
@@ -515,6 +526,7 @@ impl<'a> Offer<'a> {
         let fits = placement.gpus() == count
             && kind.is_none_or(|kind| self.free.kind(*first) == kind)
             && (nodes_max == 0 || placement.nodes() <= u32::from(nodes_max))
+            && grant.tier_max.is_none_or(|tier| placement.config(self.view.cluster()).tier <= tier)
             && grant.pool.is_none_or(|pool| {
                 placement.masks().iter().all(|(node, _)| self.free.pool(*node) == pool)
             });

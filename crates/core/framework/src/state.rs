@@ -77,6 +77,8 @@ pub struct State {
     pub cluster: Arc<Cluster>,
     /// Types that have nodes, with the number of GPUs of their largest node.
     pub shapes: Vec<(GpuType, u32)>,
+    /// Whether its nodes stand in several racks.
+    pub has_racks: bool,
     /// Tenants and their ceilings.
     pub tenants: Tenants,
     /// Jobs that are not over, by id. Shared in chunks, so that a snapshot costs a pointer for each 64 jobs and a write
@@ -127,8 +129,10 @@ impl State {
         let shapes = (0..cluster.kinds.len())
             .filter_map(|kind| Some((GpuType(kind as u8), largest(kind)?)))
             .collect();
+        let has_racks = cluster.nodes.iter().any(|node| node.rack != cluster.nodes[0].rack);
         State {
             cluster,
+            has_racks,
             shapes,
             used_permille: vec![0; tenants.len()],
             usage: vec![Usage::default(); tenants.len()],

@@ -1,19 +1,30 @@
 //! All that a policy may know: a moment, frozen.
 
-use crate::{Free, Knowledge, Loan, Needs, State, Trials};
+use crate::{Free, Knowledge, Loan, Needs, State, Trials, links};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use trainyard_profile::training::StepTime;
 use trainyard_profile::{BatchLimits, Batches, ChangeCost, HostTable, StageTimes};
 use trainyard_types::{
-    Cluster, Config, GpuType, Job, JobId, JobState, ModelId, Rate, Sample, Span, TenantId, Tenants,
-    Time, Work,
+    Cluster, Config, GpuType, Job, JobId, JobState, Load, ModelId, Placement, Rate, Sample, Span,
+    TenantId, Tenants, Time, Traffic, Work,
 };
 
 /// What is believed about speeds, sizes and costs. The simulated world holds the truth; a policy is handed beliefs.
 pub trait Beliefs: Send + Sync {
     /// How fast a job would run.
     fn rate(&self, job: &Job, on: &Config) -> Option<Rate>;
+
+    /// What an iteration of a job moves over links, if links are declared and that is known.
+    fn traffic(&self, _job: &Job) -> Option<Traffic> {
+        None
+    }
+
+    /// How fast a job would run where the slowest link that it uses gives it so much bandwidth; by default that does not
+    /// matter.
+    fn rate_on_links(&self, job: &Job, on: &Config, _mbps: f64) -> Option<Rate> {
+        self.rate(job, on)
+    }
 
     /// What it costs to move a job: from nothing to start, to nothing to stop.
     fn change(&self, job: &Job, from: Option<&Config>, to: Option<&Config>) -> ChangeCost;
@@ -223,6 +234,49 @@ impl<'a> View<'a> {
             return None;
         }
         self.beliefs.rate(job.spec, on)
+    }
+
+    /// How fast a job would run with whole GPUs in one place, beside the traffic of all other jobs with a grant; as
+    /// [`View::rate`] where no links are declared. Nothing for a policy that did not declare the need of speeds.
+    ///
+    /// Linear in the jobs with a grant on several nodes.
+    pub fn rate_at(&self, job: JobRef<'_>, placement: &Placement) -> Option<Rate> {
+        let config = Config { permille: 1000, ..placement.config(self.cluster()) };
+        match self.mbps_at(job, placement) {
+            Some(mbps) => self.rate_at_bandwidth(job, &config, mbps),
+            None => self.rate(job, &config),
+        }
+    }
+
+    /// The bandwidth that a job would have in one place beside all other jobs with a grant; nothing where no links are
+    /// declared or its traffic is not known.
+    pub fn mbps_at(&self, job: JobRef<'_>, placement: &Placement) -> Option<f64> {
+        let topology = self.cluster().topology.as_deref()?;
+        let traffic = self.beliefs.traffic(job.spec)?;
+        let mut loads = vec![topology.load(placement, traffic.pattern)];
+        if placement.nodes() > 1 {
+            for other in self.granted().filter(|other| other.id() != job.id()) {
+                let Some(planned) = &other.state.planned else { continue };
+                if planned.placement.nodes() > 1
+                    && let Some(traffic) = self.beliefs.traffic(other.spec)
+                {
+                    loads.push(topology.load(&planned.placement, traffic.pattern));
+                }
+            }
+        }
+        let loads: Vec<&Load> = loads.iter().collect();
+        links::shares(topology, &loads).first().copied()
+    }
+
+    /// How fast a job would run where the slowest link that it uses gives it so much bandwidth: its sensitivity to
+    /// links, as far as is known. Nothing for a policy that did not declare the need of speeds.
+    pub fn rate_at_bandwidth(&self, job: JobRef<'_>, on: &Config, mbps: f64) -> Option<Rate> {
+        if self.needs.rates { self.beliefs.rate_on_links(job.spec, on, mbps) } else { None }
+    }
+
+    /// What an iteration of a job moves over links: a fact of the model, shown to every policy where links are declared.
+    pub fn traffic(&self, job: JobRef<'_>) -> Option<Traffic> {
+        self.beliefs.traffic(job.spec)
     }
 
     /// The model whose profile says how fast a job is: jobs that wish for the same and share it, or have none, fit and

@@ -87,6 +87,7 @@ pub mod tiresias;
 mod afs;
 mod alike;
 mod backfill;
+pub mod dally;
 mod deadlines;
 mod horizon;
 mod ladder;

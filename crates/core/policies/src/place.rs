@@ -9,6 +9,7 @@ pub mod even;
 pub mod fewest_nodes;
 pub mod fgd;
 pub mod first_fit;
+pub mod mapa;
 pub mod skew;
 pub mod spread;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The one table that makes policies, placers, admission controls and tuners exist.
 
 use crate::{
-    admit, afs_l, afs_p, allox, antman, chronus, conservative, easy, edf, elas, elasticflow,
+    admit, afs_l, afs_p, allox, antman, chronus, conservative, dally, easy, edf, elas, elasticflow,
     fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet, hypersched,
     kungfu, las, least_laxity, lucid, lyra, muri_antman, muri_l, muri_s, optimus, place, pollux,
     priority, shockwave, sia, sjf, srsf, srtf, synergy, themis, tiresias,
@@ -24,6 +24,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &tiresias::ENTRY,
     &las::ENTRY,
     &elas::ENTRY,
+    &dally::ENTRY,
     &fair_share::ENTRY,
     &priority::ENTRY,
     &themis::ENTRY,
@@ -103,6 +104,7 @@ pub const PLACERS: &[&PlaceEntry] = &[
     &place::fgd::ENTRY,
     &place::buddy::ENTRY,
     &place::even::ENTRY,
+    &place::mapa::ENTRY,
 ];
 
 /// All admission controls.

@@ -9,6 +9,7 @@
 //! - [`model`], [`catalog`], [`zoo`]: what is known.
 //! - [`host`], [`batches`]: speed by host CPUs and memory, and by batch size.
 //! - [`speeds`], with `curve` behind it: what follows from it between and beyond the measured points.
+//! - [`traffic`]: what an iteration moves over links.
 //! - [`training`]: measured trainings, whose speed follows batch size and epoch.
 //! - [`goodput`]: how fast a training learns, fitted to what was seen of it.
 //! - [`kinds`]: general facts about types of GPU, for models that were never measured on one.
@@ -37,6 +38,7 @@ pub mod nnls;
 pub mod optimus;
 pub mod profile_file;
 pub mod speeds;
+pub mod traffic;
 pub mod training;
 pub mod zoo;
 
@@ -47,4 +49,5 @@ pub use cost::{ChangeCost, CostModel, CostModelError};
 pub use host::HostTable;
 pub use model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost, StageTimes};
 pub use speeds::Speeds;
+pub use traffic::ModelTraffic;
 pub use training::{BatchLimits, BatchSplit, Iteration, Pace, Training};

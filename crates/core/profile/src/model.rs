@@ -3,6 +3,7 @@
 use crate::Training;
 use crate::batches::Batches;
 use crate::host::HostTable;
+use crate::traffic::ModelTraffic;
 use std::sync::Arc;
 use trainyard_types::Span;
 
@@ -46,6 +47,8 @@ pub struct ModelProfile {
     pub stages: Vec<StageTimes>,
     /// The same training at other batch sizes.
     pub batches: Option<Batches>,
+    /// What an iteration moves over links, if that is known.
+    pub traffic: Option<ModelTraffic>,
 }
 
 impl ModelProfile {
@@ -69,6 +72,7 @@ impl ModelProfile {
             host: Vec::new(),
             stages: Vec::new(),
             batches: None,
+            traffic: None,
         }
     }
 

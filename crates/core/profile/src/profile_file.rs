@@ -54,6 +54,8 @@
 //!
 //! `batches = { own = 32, epoch_samples = 50000, others = [{ batch = 64, model = "our-gpt-64" }] }` names the models
 //! that are the same training at other batch sizes.
+//! `traffic = { bytes = 102.2e6, pattern = "ring", overlap = 0.0, inside_gbps = 600, across_gbps = 100 }` says what an
+//! iteration moves and over which links the points were measured.
 
 mod axes;
 
@@ -92,7 +94,7 @@ pub fn write<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> String {
     text
 }
 
-const MODEL_KEYS: [&str; 17] = [
+const MODEL_KEYS: [&str; 18] = [
     "name",
     "source",
     "memory_mib",
@@ -110,6 +112,7 @@ const MODEL_KEYS: [&str; 17] = [
     "host",
     "stage",
     "batches",
+    "traffic",
 ];
 
 fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
@@ -173,6 +176,9 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
     }
     if let Some(batches) = section.section("batches")? {
         model.batches = Some(axes::read_batches(&batches)?);
+    }
+    if let Some(traffic) = section.section("traffic")? {
+        model.traffic = Some(axes::read_traffic(&traffic)?);
     }
     Ok(model)
 }
@@ -322,6 +328,9 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
     writeln!(text, "save = {}\nstart = {}", cost_text(&model.save), cost_text(&model.start))?;
     if let Some(batches) = &model.batches {
         axes::write_batches(text, batches)?;
+    }
+    if let Some(traffic) = &model.traffic {
+        axes::write_traffic(text, traffic)?;
     }
     for point in &model.points {
         let Point { kind, gpus, nodes, rate } = point;

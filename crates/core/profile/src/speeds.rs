@@ -4,14 +4,18 @@
 //! A model with a measured training answers from that: by batch size, and by what is done ([`Speeds::pace`]).
 //! What is deliberately not looked at: the split of the model.
 
+mod on_links;
+
 use crate::batches::{Batches, rate_at};
 use crate::colocation::{Colocation, ColocationModel, SharedGpu};
 use crate::cost::{ChangeCost, CostModel};
 use crate::curve::{Cell, Curve, power_of, source_kind};
 use crate::host::{self, HostTable};
 use crate::model::SizeCost;
+use crate::traffic::ModelTraffic;
 use crate::training::{Site, StepTime};
 use crate::{BatchLimits, Catalog, Iteration, ModelProfile, Pace, StageTimes, Training};
+use on_links::OnLinks;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use trainyard_types::{Cluster, Config, GpuType, ModelId, Occupant, Rate, Span, Tier, Work};
@@ -31,6 +35,8 @@ pub struct Speeds {
     /// How many halvings of bandwidth lie between a rack and the core.
     core_halvings: f64,
     colocation: Arc<dyn Colocation>,
+    /// Where links are declared one by one.
+    links: Option<OnLinks>,
     /// Whether speeds are as if all GPUs were as close as they were when they were measured.
     close: bool,
     costs: CostModel,
@@ -69,6 +75,7 @@ struct Moves {
     unfit: Vec<(GpuType, u32)>,
     host: Vec<HostTable>,
     batches: Option<Box<BoundBatches>>,
+    traffic: Option<ModelTraffic>,
 }
 
 /// The same training at several batches.
@@ -105,6 +112,7 @@ impl Speeds {
                 .collect(),
             core_halvings: libm::log2(ratio).max(0.0),
             colocation: ColocationModel::default().bind(catalog, cluster),
+            links: OnLinks::new(cluster),
             close: false,
             costs: CostModel::default(),
         }
@@ -132,7 +140,7 @@ impl Speeds {
 
     /// The same, as if all GPUs of a job were always as close as they were when they were measured.
     pub fn without_distance(mut self) -> Speeds {
-        self.close = true;
+        (self.close, self.links) = (true, None);
         self
     }
 
@@ -147,7 +155,18 @@ impl Speeds {
     /// A share or its limit caps its speed, others on its GPUs slow it as the co-location model says, on the GPU where
     /// they slow it most; the lower of both holds.
     /// Nothing is the answer where the model was tried and does not fit.
+    /// Where links are declared and the traffic of the model is known, its speed is that on links which no other job
+    /// uses, as far apart as the config says; nodes and racks then count by their links alone.
     pub fn rate(&self, model: ModelId, config: &Config) -> Option<Rate> {
+        let rate = self.measured_rate(model, config)?;
+        match self.is_on_links(model) {
+            true => Some(Rate(rate.0 * self.kept_when_idle(model, config, rate))),
+            false => Some(rate),
+        }
+    }
+
+    /// The same as it was measured, whatever the links.
+    fn measured_rate(&self, model: ModelId, config: &Config) -> Option<Rate> {
         let unfit = &self.moves.get(model.index())?.unfit;
         let fits = |kind: &GpuType| !unfit.contains(&(*kind, config.gpus));
         config.kinds.iter().all(|(kind, _)| fits(kind)).then(|| self.forced(model, config))?
@@ -200,7 +219,7 @@ impl Speeds {
             return Some(rate.rate.0 * self.across(model, config)?);
         }
         let moves = self.moves.get(model.index())?;
-        let nodes = if self.close { 1 } else { config.nodes };
+        let nodes = if self.close || self.is_on_links(model) { 1 } else { config.nodes };
         let mut joined: Option<f64> = None;
         for (kind, count) in &config.kinds {
             let bound = self.bound.get(model.index() * self.kinds + kind.index())?.as_ref()?;
@@ -214,7 +233,8 @@ impl Speeds {
     }
 
     /// Steps per second once so much is done, and where that changes; at the same rate throughout for a model
-    /// without a measured training.
+    /// without a measured training. Where its speed follows links, it is as measured: [`Speeds::kept_on_links`] says
+    /// what is left of it.
     pub fn pace(&self, model: ModelId, config: &Config, done: Work) -> Option<Pace> {
         let Some(trained) = self.trained(model).filter(|_| config.gpus > 0) else {
             return self.forced(model, config).map(|rate| Pace { rate, until: None });
@@ -305,7 +325,8 @@ impl Speeds {
     fn across(&self, model: ModelId, config: &Config) -> Option<f64> {
         let moves = self.moves.get(model.index())?;
         let mut kept = 1.0;
-        if config.tier == Tier::Core && !self.close && self.core_halvings > 0.0 {
+        let counts = config.tier == Tier::Core && !self.close && !self.is_on_links(model);
+        if counts && self.core_halvings > 0.0 {
             kept *= libm::pow(moves.spread, self.core_halvings);
         }
         Some(kept)
@@ -486,6 +507,8 @@ impl Moves {
             unfit,
             host: model.host.clone(),
             batches,
+            // The times of a measured training hold its exchange of gradients already.
+            traffic: model.traffic.clone().filter(|_| model.training.is_none()),
         }
     }
 

@@ -4,7 +4,7 @@
 //! - `gavel-*`, `muri-*`, `elasticflow-*`, `pollux-*`: `data/published.toml`, facts from published tables.
 //! - `generic`: one second of work each second, for traces that only tell durations.
 
-use crate::{Catalog, ModelProfile, Pair, Point, Sharing, SizeCost, profile_file};
+use crate::{Catalog, ModelProfile, ModelTraffic, Pair, Point, Sharing, SizeCost, profile_file};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use trainyard_types::Span;
@@ -14,7 +14,11 @@ pub fn catalog() -> &'static Catalog {
     static ZOO: OnceLock<Catalog> = OnceLock::new();
     ZOO.get_or_init(|| {
         let mut catalog = Catalog::default();
-        for model in h200_models().into_iter().chain(published_models()) {
+        for mut model in h200_models().into_iter().chain(published_models()) {
+            // The times of a measured training hold the exchange of gradients already.
+            if model.traffic.is_none() && model.training.is_none() {
+                model.traffic = model.name.split('-').nth(1).and_then(ModelTraffic::of);
+            }
             catalog.add(model);
         }
         catalog
@@ -107,6 +111,8 @@ fn h200_models() -> Vec<ModelProfile> {
         model.skew = skew(architecture);
         (model.save, model.start) = h200_moves(architecture, &moves, &solo);
         model.pairs = h200_pairs(entry, &sliced, &mps);
+        let counted = solo.iter().find(|row| text(row, "model") == architecture);
+        model.traffic = counted.map(|row| ModelTraffic::gradients(number(row, "params")));
         models.push(model);
     }
     models

@@ -1,7 +1,8 @@
 //! What there is: nodes, GPU types, links.
 
-use crate::{GpuType, NodeId, PlacementRules, PoolId, Tier, Want, Window};
+use crate::{GpuType, NodeId, PlacementRules, PoolId, Tier, Topology, Want, Window};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A type of accelerator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -100,6 +101,9 @@ pub struct Cluster {
     pub nodes: Vec<Node>,
     /// Bandwidths.
     pub links: Links,
+    /// Each link, where they are declared one by one; without it links slow no job down but by the ratio above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Arc<Topology>>,
     /// Names of pools, by [`PoolId`].
     pub pools: Vec<String>,
     /// Which placements can be launched here.

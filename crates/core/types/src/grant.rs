@@ -1,7 +1,7 @@
 //! How much, of what, for which jobs; and what one job holds.
 
 use crate::{
-    Cluster, Config, GpuType, JobId, ModelId, NodeId, Occupant, Placement, PoolId, Span, Time,
+    Cluster, Config, GpuType, JobId, ModelId, NodeId, Occupant, Placement, PoolId, Span, Tier, Time,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
@@ -228,6 +228,9 @@ pub struct Grant {
     /// Host CPUs and memory for each GPU of each member, where they are not what it wishes for; never less than that.
     #[serde(default)]
     pub host_per_gpu: Option<HostShare>,
+    /// No farther apart than this; without it any distance is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier_max: Option<Tier>,
 }
 
 impl Grant {
@@ -240,7 +243,14 @@ impl Grant {
             lease_until: None,
             knobs: None,
             host_per_gpu: None,
+            tier_max: None,
         }
+    }
+
+    /// The same grant, with GPUs no farther apart than a tier.
+    pub fn within(mut self, tier: Tier) -> Grant {
+        self.tier_max = (tier < Tier::Core).then_some(tier);
+        self
     }
 
     /// The same grant with so much of the host for each GPU.

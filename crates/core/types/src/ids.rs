@@ -50,6 +50,10 @@ id!(
     PoolId, u16, "pool-"
 );
 id!(
+    /// A link that carries data in one direction: an index into a table of capacities.
+    LinkId, u32, "link-"
+);
+id!(
     /// One launch of a job. A late message of attempt 1 never ends attempt 2.
     Attempt, u32, "attempt-"
 );

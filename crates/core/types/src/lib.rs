@@ -4,6 +4,7 @@
 //! - [`job`]: what a user asked for and what has happened to it so far.
 //! - [`cluster`], [`tenant`]: what there is, and how much of it each tenant may use.
 //! - [`window`]: maintenance and reservations by time.
+//! - [`topology`], [`traffic`]: links between nodes and inside them, and what jobs move over them.
 //! - [`placement`], [`grant`]: which GPUs, how much, with which other jobs; [`placement_rules`]: what of that can be
 //!   launched.
 //! - [`config`]: the summary of a placement that a speed model needs.
@@ -31,6 +32,8 @@ pub mod placement_rules;
 pub mod printable;
 pub mod tenant;
 pub mod time;
+pub mod topology;
+pub mod traffic;
 pub mod window;
 
 pub use batch::{BatchLimits, BatchSplit};
@@ -40,7 +43,7 @@ pub use decision::{Change, Decision, Fault, Note, Quality, Reason, Verdict};
 pub use event::{Action, Cause, Event, Sample, Why};
 pub use grant::{Allocation, Grant, HostShare, Knobs, Member, Shape, Share, Split};
 pub use idmap::IdMap;
-pub use ids::{Attempt, GpuAt, GpuType, GroupId, JobId, ModelId, NodeId, PoolId, TenantId};
+pub use ids::{Attempt, GpuAt, GpuType, GroupId, JobId, LinkId, ModelId, NodeId, PoolId, TenantId};
 pub use idset::{Id, IdSet};
 pub use job::{
     BatchMode, Class, End, Job, JobState, Phase, Progress, RETRIES_DEFAULT, Want, soft_deadline,
@@ -51,4 +54,8 @@ pub use placement_rules::PlacementRules;
 pub use printable::{is_unprintable, printable, printable_json, printable_lines};
 pub use tenant::{Tenant, Tenants};
 pub use time::{Rate, Span, Time, Work};
+pub use topology::{
+    Inside, Link, LinkEnd, Switch, Topology, TopologyFault, Wire, WireKind, Wiring,
+};
+pub use traffic::{Load, Pattern, Traffic};
 pub use window::{Allowed, Window, WindowId};

@@ -59,6 +59,7 @@ pub fn all() -> Vec<Case> {
     for semantics in [Semantics::Native, Semantics::Gavel] {
         cases.push(three_types(semantics));
     }
+    cases.extend([on_links(true), on_links(false)]);
     for (policy, bound) in [("fifo", 4.0), ("sjf", 4.0), ("las", 5.0), ("tiresias", 5.0)] {
         cases.push(generated("100k", 100_000, (0.85, policy), bound / 10.0));
         cases.push(generated("1m", 1_000_000, (0.85, policy), bound));
@@ -91,6 +92,40 @@ fn on_muri(trace: &'static str, policy: &'static str, cpu_seconds_max: f64) -> C
             Ok((trace.workload, Cluster::uniform(8, 8, "v100")))
         }),
         cpu_seconds_max,
+        memory_mib_max: 1024.0,
+    }
+}
+
+/// A thousand jobs of 8 to 64 GPUs on 2,048 GPUs in a fat tree, three tiers of switches above the nodes, and the same
+/// without links.
+fn on_links(declared: bool) -> Case {
+    let (name, network) = match declared {
+        true => ("links-1000-fifo", " over fat-tree 12 ports 100g"),
+        false => ("links-1000-fifo-none", ""),
+    };
+    Case {
+        name: name.to_owned(),
+        policy: "fifo",
+        semantics: Semantics::Native,
+        error: 0.0,
+        input: Box::new(move || {
+            let (cluster, _) = cluster::parse(&format!("256x8 v100{network}"))?;
+            let spec = Spec { jobs: 1000, arrival: Arrival::Load(0.1), ..Spec::default() };
+            let catalog = trainyard_profile::Catalog::default();
+            let mut workload = generate(&spec, &catalog, &cluster)?;
+            workload.catalog = trainyard_profile::Catalog::builtin();
+            let names = ["muri-vgg16-b16", "gavel-resnet50-b64", "muri-bert-b4"];
+            for one in &mut workload.jobs {
+                let job = std::sync::Arc::make_mut(&mut one.job);
+                let place = job.id.index();
+                job.want = trainyard_types::Want::gpus([8, 16, 32, 64][place % 4]);
+                let name = names[place % names.len()];
+                job.model = workload.catalog.find(name).context("a model of the zoo")?;
+                one.work.0 *= 10.0;
+            }
+            Ok((workload, cluster))
+        }),
+        cpu_seconds_max: 5.0,
         memory_mib_max: 1024.0,
     }
 }

@@ -10,6 +10,7 @@
 //!   [`replicas`]: means over seeds, and which differ significantly; [`parts`]: both at once.
 //! - [`curve`]: distributions and series, thinned out for drawing; [`html`], `chart`: the page.
 //! - [`timeline`]: which jobs held which GPUs when; [`chrome_trace`]: the same for Perfetto.
+//! - [`network`]: the links of a cluster, as text and as a drawing.
 //! - [`jobs`]: one line for each job; [`text`]: stable text for golden tests.
 //!
 //! Nothing here opens a file or reads a clock: texts are returned or go to a `Write`, and the same runs give the
@@ -25,6 +26,7 @@ pub mod groups;
 pub mod html;
 pub mod jobs;
 pub mod metrics;
+pub mod network;
 pub mod parts;
 pub mod replicas;
 pub mod table;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trainyard_framework::Beliefs;
 use trainyard_profile::training::StepTime;
 use trainyard_profile::{BatchLimits, Batches, ChangeCost, HostTable, Speeds, StageTimes};
-use trainyard_types::{Config, GpuType, Job, ModelId, Rate, Work};
+use trainyard_types::{Config, GpuType, Job, ModelId, Rate, Traffic, Work};
 
 /// Beliefs of a simulated run.
 #[derive(Clone)]
@@ -84,6 +84,15 @@ impl Beliefs for Estimates {
 
     fn rate(&self, job: &Job, on: &Config) -> Option<Rate> {
         let true_rate = self.true_rate(job, on)?;
+        Some(Rate(true_rate.0 * self.speed_errors.factor(job, on)))
+    }
+
+    fn traffic(&self, job: &Job) -> Option<Traffic> {
+        self.speeds.traffic(job.model)
+    }
+
+    fn rate_on_links(&self, job: &Job, on: &Config, mbps: f64) -> Option<Rate> {
+        let true_rate = self.speeds.rate_on_links(job.model, on, mbps)?;
         Some(Rate(true_rate.0 * self.speed_errors.factor(job, on)))
     }
 

@@ -23,6 +23,7 @@ mod interference;
 mod lending;
 mod neighbours;
 mod occupants;
+mod on_links;
 mod options;
 mod outcome;
 mod placed;

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use trainyard_profile::{ChangeCost, Pace, Speeds};
-use trainyard_types::{Config, JobId, Sample, Span, Work};
+use trainyard_types::{Config, JobId, Rate, Sample, Span, Traffic, Work};
 use trainyard_workload::TraceJob;
 use trainyard_workload::tells::TrainingSignals;
 
@@ -14,6 +14,16 @@ pub trait Truth {
 
     /// How fast a job runs when so much is done, and until where that holds; nothing if it cannot be told.
     fn pace(&self, job: &TraceJob, on: &Config, done: Work) -> Option<Pace>;
+
+    /// What an iteration of a job moves over links, where links are declared; by default nothing that is known.
+    fn traffic(&self, _job: &TraceJob) -> Option<Traffic> {
+        None
+    }
+
+    /// The part of its pace that a job keeps where its slowest link gives it so much bandwidth; by default all of it.
+    fn kept_on_links(&self, _job: &TraceJob, _on: &Config, _pace: Rate, _mbps: f64) -> f64 {
+        1.0
+    }
 
     /// What a job that runs there would report of its iterations; by default nothing.
     fn sample(&self, _job: &TraceJob, _on: &Config, _done: Work) -> Sample {
@@ -72,6 +82,14 @@ impl Truth for Known<'_> {
         self.truth.pace(job, on, done)
     }
 
+    fn traffic(&self, job: &TraceJob) -> Option<Traffic> {
+        self.truth.traffic(job)
+    }
+
+    fn kept_on_links(&self, job: &TraceJob, on: &Config, pace: Rate, mbps: f64) -> f64 {
+        self.truth.kept_on_links(job, on, pace, mbps)
+    }
+
     fn sample(&self, job: &TraceJob, on: &Config, done: Work) -> Sample {
         self.truth.sample(job, on, done)
     }
@@ -88,6 +106,14 @@ impl Truth for Written<'_> {
 
     fn pace(&self, job: &TraceJob, on: &Config, done: Work) -> Option<Pace> {
         self.speeds.pace(job.job.model, on, done)
+    }
+
+    fn traffic(&self, job: &TraceJob) -> Option<Traffic> {
+        self.speeds.traffic(job.job.model)
+    }
+
+    fn kept_on_links(&self, job: &TraceJob, on: &Config, pace: Rate, mbps: f64) -> f64 {
+        self.speeds.kept_on_links(job.job.model, on, pace, mbps)
     }
 
     fn sample(&self, job: &TraceJob, on: &Config, done: Work) -> Sample {

@@ -1,7 +1,8 @@
 //! The simulated world: it obeys actions, and knows the truth about work and speed.
 
 use crate::occupants::Occupants;
-use crate::options::{Charge, Options, Rounding};
+use crate::on_links::OnLinks;
+use crate::options::{Charge, Distance, Options, Rounding};
 use crate::placed::PlacedJobs;
 use crate::queue::{Future, Queue};
 use crate::regroup::Regroup;
@@ -76,11 +77,15 @@ pub(crate) struct World<'a> {
     pub(crate) last_step: Time,
     pub(crate) queue: Queue,
     pub(crate) occupants: Occupants,
+    /// Who shares links with whom, where links are declared.
+    pub(crate) on_links: Option<Box<OnLinks>>,
     /// What jobs on several nodes lose beside each other.
     pub(crate) interference: f64,
     pub(crate) overhead: f64,
     pub(crate) restarting: f64,
     pub(crate) lost: f64,
+    /// Jobs that are faster for the one that was just removed.
+    freed: Vec<JobId>,
     /// Under [`Charge::EveryDecision`]: which GPUs have worked together.
     regroup: Regroup,
 }
@@ -91,6 +96,10 @@ impl<'a> World<'a> {
             done: FxHashMap::default(),
             truth,
             occupants: Occupants::new(&cluster),
+            on_links: match options.distance {
+                Distance::Counts => OnLinks::new(&cluster),
+                Distance::Ignored => None,
+            },
             cluster,
             charge: options.charge,
             rounding: options.rounding,
@@ -107,6 +116,7 @@ impl<'a> World<'a> {
             overhead: 0.0,
             restarting: 0.0,
             lost: 0.0,
+            freed: Vec::new(),
             regroup: Regroup::default(),
         }
     }
@@ -326,8 +336,15 @@ impl<'a> World<'a> {
         if !std::mem::take(&mut placed.paused) {
             events.push(Event::Started { job, attempt: placed.attempt });
         }
+        // It may only have waited for a decision to be paid for.
+        let mut slower = self.leave_links(job);
+        slower.extend(self.join_links(job));
         // A job that has its GPUs whole may find others there that run on what it leaves.
-        let met = self.neighbours(job);
+        let mut met = self.neighbours(job);
+        met.extend(slower);
+        met.sort_unstable();
+        met.dedup();
+        met.retain(|other| *other != job);
         self.retime_with(at, Some(job), &met, events);
     }
 
@@ -376,6 +393,8 @@ impl<'a> World<'a> {
         placed.rate = Rate(0.0);
         placed.promise = 0;
         placed.saved_at = at;
+        let faster = self.leave_links(job);
+        self.retime_on_links(at, &faster, events);
         if save == Span::ZERO {
             self.come(at, Future::Stopped { job, attempt }, events);
         } else {
@@ -395,6 +414,9 @@ impl<'a> World<'a> {
         placed.allocation = allocation;
         if placed.stage == Stage::Running {
             met.extend(self.neighbours(job));
+            met.extend(self.leave_links(job));
+            met.extend(self.join_links(job));
+            met.retain(|other| *other != job);
             met.sort_unstable();
             met.dedup();
             self.retime_with(at, Some(job), &met, events);
@@ -406,13 +428,19 @@ impl<'a> World<'a> {
         self.catch_up(at, job);
         let placed = self.placed.remove(job).expect("only placed jobs are removed");
         self.occupants.remove(job, &placed.allocation.placement);
+        self.freed = self.leave_links(job);
         placed
     }
 
     /// What follows when a job has left: the jobs that shared GPUs with it run faster.
     fn depart(&mut self, at: Time, placed: &Placed, event: Event, events: &mut Vec<Event>) {
         events.push(event);
-        let met = self.occupants_of(&placed.allocation.placement);
+        let mut met = self.occupants_of(&placed.allocation.placement);
+        if !self.freed.is_empty() {
+            met.extend(std::mem::take(&mut self.freed));
+            met.sort_unstable();
+            met.dedup();
+        }
         self.retime_with(at, None, &met, events);
     }
 
@@ -472,9 +500,9 @@ impl<'a> World<'a> {
     pub(crate) fn retime(&mut self, at: Time, job: JobId, events: &mut Vec<Event>) {
         self.catch_up(at, job);
         let in_round = self.rounds.is_some();
-        let kept = self.kept_beside_others(job);
-        let placed = self.placed.get_mut(job).expect("only placed jobs are timed");
+        let beside = self.kept_beside_others(job);
         let truth = self.truth.job(job);
+        let placed = self.placed.get_mut(job).expect("only placed jobs are timed");
         // A batch that a tuner chose stands above the job's own.
         if placed.allocation.knobs.batch.is_none()
             && let Some(phase) = truth.phase(placed.done)
@@ -485,7 +513,8 @@ impl<'a> World<'a> {
         let crawl = Pace { rate: Rate(1e-3), until: None };
         let pace = self.truth.pace(truth, &placed.config, placed.done);
         let Pace { rate, until } = pace.unwrap_or(crawl);
-        let rate = Rate(rate.0 * kept);
+        let rate = Rate(rate.0 * beside * self.kept_on_links(job, rate));
+        let placed = self.placed.get_mut(job).expect("only placed jobs are timed");
         if rate == placed.rate && placed.promise != 0 {
             return;
         }

@@ -22,6 +22,10 @@
 //! rack_gbps = 100
 //! core_gbps = 50
 //!
+//! [network]                 # links one by one, see `network_toml`; without it they slow no job down by what it meets
+//! preset = "leaf-spine"
+//! oversubscription = 2.0
+//!
 //! [[tenant]]                # a parent comes before its children
 //! name = "research"
 //! weight = 2.0
@@ -32,10 +36,11 @@
 //! ```
 
 use crate::cluster_toml;
+use crate::network::{Shape, attach, known_inside};
 use std::collections::BTreeMap;
 use trainyard_diagnostic::{InputError, nearest};
 use trainyard_profile::{ANY_KIND, kinds};
-use trainyard_types::{Cluster, GpuKind, GpuType, PoolId, Tenants};
+use trainyard_types::{Cluster, GpuKind, GpuType, Inside, Node, PoolId, Tenants, Wiring};
 
 /// More nodes than this are taken for a slip of the pen.
 pub const NODES_MAX: u64 = 1_000_000;
@@ -69,8 +74,29 @@ pub fn parse_members(text: &str) -> Result<BTreeMap<String, Vec<String>>, InputE
 }
 
 /// Reads `16x8 a100, 4x4 t4 in inference`: nodes, GPUs in each, their type, and their pool if it is not the first. All
-/// nodes stand in one rack.
+/// nodes stand in one rack. `8x8 v100 inside dgx-1v over leaf-spine 2 racks 100g 2:1` declares what nodes look like inside
+/// and the network between them.
 pub fn parse_line(text: &str) -> Result<Cluster, InputError> {
+    let (text, network) = match text.split_once(" over ") {
+        Some((text, network)) => (text, Some(Shape::parse(network)?)),
+        None => (text, None),
+    };
+    let mut insides = Vec::new();
+    let mut cluster = parse_groups(text, &mut insides)?;
+    let wiring = match network {
+        Some(shape) => shape.wire(&mut cluster)?,
+        None if insides.iter().any(Option::is_some) => {
+            let shape = Shape { preset: "leaf-spine".to_owned(), ..Shape::default() };
+            Wiring { preset: String::new(), ..shape.wire(&mut cluster)? }
+        }
+        None => return Ok(cluster),
+    };
+    attach(&mut cluster, wiring, insides, 0)?;
+    Ok(cluster)
+}
+
+/// Reads what stands before the network, and the inside of each node where one is named.
+fn parse_groups(text: &str, insides: &mut Vec<Option<Inside>>) -> Result<Cluster, InputError> {
     let mut cluster = Cluster { pools: vec!["default".to_owned()], ..Cluster::default() };
     if text.trim().is_empty() {
         return Err(InputError::missing(0, "cluster", "nodes such as `16x8 a100, 4x4 t4`"));
@@ -87,11 +113,19 @@ pub fn parse_line(text: &str) -> Result<Cluster, InputError> {
         let nodes = whole(part, nodes, ("nodes", NODES_MAX - cluster.nodes.len() as u64))?;
         let gpus = whole(part, gpus, ("GPUs in a node", GPUS_PER_NODE_MAX))?;
         let (kind, pool) = kind.split_once(" in ").unwrap_or((kind, DEFAULT_POOL));
+        let (kind, inside) = match kind.split_once(" inside ") {
+            Some((kind, name)) => {
+                let at = (0, "inside");
+                (kind, Some(known_inside(at, name.trim(), gpus as u8, &[])?))
+            }
+            None => (kind, None),
+        };
         let kind = known_kind(&mut cluster, 0, kind)?;
         let pool = pool_named(&mut cluster, part, pool.trim())?;
         for _ in 0..nodes {
             let id = cluster.add_node(kind, gpus as u8);
             cluster.nodes[id.index()].pool = pool;
+            insides.push(inside.clone());
         }
     }
     Ok(cluster)
@@ -99,22 +133,36 @@ pub fn parse_line(text: &str) -> Result<Cluster, InputError> {
 
 /// The cluster as the line that [`parse_line`] reads; what the line cannot say is left out.
 pub fn line_of(cluster: &Cluster) -> String {
-    let mut groups: Vec<(u32, (u8, GpuType, PoolId))> = Vec::new();
+    let topology = cluster.topology.as_deref();
+    let preset = topology.map_or("", |topology| topology.wiring().preset.as_str());
+    let inside = |node: &Node| {
+        let inside = topology?.inside(node.id);
+        // By a preset nodes have their usual insides; without one an inside is what makes a topology.
+        let usual = Inside::usual(&cluster.kinds[node.kind.index()].name, node.gpus);
+        let known = Inside::preset(&inside.name, node.gpus).is_some();
+        (known && (preset.is_empty() || *inside != usual)).then_some(inside.name.as_str())
+    };
+    let mut groups: Vec<(u32, (u8, GpuType, PoolId, Option<&str>))> = Vec::new();
     for node in &cluster.nodes {
-        let what = (node.gpus, node.kind, node.pool);
+        let what = (node.gpus, node.kind, node.pool, inside(node));
         match groups.last_mut() {
             Some((count, same)) if *same == what => *count += 1,
             _ => groups.push((1, what)),
         }
     }
-    let shown = |(count, (gpus, kind, pool)): &(u32, (u8, GpuType, PoolId))| {
-        let kind = &cluster.kinds[kind.index()].name;
-        match cluster.pools.get(pool.index()) {
-            Some(pool) if pool != DEFAULT_POOL => format!("{count}x{gpus} {kind} in {pool}"),
-            _ => format!("{count}x{gpus} {kind}"),
-        }
-    };
-    groups.iter().map(shown).collect::<Vec<String>>().join(", ")
+    let shown =
+        |(count, (gpus, kind, pool, inside)): &(u32, (u8, GpuType, PoolId, Option<&str>))| {
+            let mut text = format!("{count}x{gpus} {}", cluster.kinds[kind.index()].name);
+            if let Some(inside) = inside {
+                text.push_str(&format!(" inside {inside}"));
+            }
+            match cluster.pools.get(pool.index()) {
+                Some(pool) if pool != DEFAULT_POOL => format!("{text} in {pool}"),
+                _ => text,
+            }
+        };
+    let line = groups.iter().map(shown).collect::<Vec<String>>().join(", ");
+    if preset.is_empty() { line } else { format!("{line} over {preset}") }
 }
 
 /// The pool of that name, added if it is new.

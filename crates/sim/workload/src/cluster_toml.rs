@@ -1,6 +1,7 @@
 //! The TOML form of a cluster.
 
 use crate::cluster::{GPUS_PER_NODE_MAX, NODES_MAX, add_kind, default_kind, kind_name, known_kind};
+use crate::network_toml::{self, Named, TABLES};
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_diagnostic::InputError;
 use trainyard_diagnostic::{Document, Section};
@@ -13,7 +14,8 @@ use trainyard_types::{
 pub(crate) fn parse(text: &str) -> Result<(Cluster, Tenants), InputError> {
     let document = Document::parse(text)?;
     let root = document.root();
-    root.allow(&["kind", "nodes", "links", "placement", "tenant", "window"])?;
+    let own = ["kind", "nodes", "links", "placement", "tenant", "window"];
+    root.allow(&[&own[..], &TABLES[..]].concat())?;
     let mut cluster = Cluster { pools: vec!["default".to_owned()], ..Cluster::default() };
     for section in root.sections("kind")? {
         read_kind(&section, &mut cluster)?;
@@ -22,12 +24,17 @@ pub(crate) fn parse(text: &str) -> Result<(Cluster, Tenants), InputError> {
     if groups.is_empty() {
         return Err(InputError::missing(1, "nodes", "at least one `[[nodes]]` table"));
     }
+    let mut insides: Named = Vec::new();
     for section in groups {
         read_nodes(&section, &mut cluster)?;
+        let inside = section.text("inside")?;
+        let inside = inside.map(|name| (name.to_owned(), section.line_of("inside")));
+        insides.resize(cluster.nodes.len(), inside);
     }
     if let Some(section) = root.section("links")? {
         cluster.links = read_links(&section)?;
     }
+    network_toml::read(&root, &mut cluster, &insides)?;
     if let Some(section) = root.section("placement")? {
         section.allow(&["equal_per_node", "exclusive_nodes"])?;
         let rules = &mut cluster.rules;
@@ -144,8 +151,8 @@ fn read_kind(section: &Section<'_, '_>, cluster: &mut Cluster) -> Result<(), Inp
     add_kind(cluster, section.line(), kind).map(|_| ())
 }
 
-const NODES_KEYS: [&str; 9] =
-    ["count", "gpus", "kind", "cpus", "memory_gib", "rack", "racks", "pool", "name"];
+const NODES_KEYS: [&str; 10] =
+    ["count", "gpus", "kind", "cpus", "memory_gib", "rack", "racks", "pool", "name", "inside"];
 
 fn read_nodes(section: &Section<'_, '_>, cluster: &mut Cluster) -> Result<(), InputError> {
     section.allow(&NODES_KEYS)?;

@@ -29,6 +29,8 @@ pub mod import;
 mod intake;
 pub mod laws;
 pub mod muri;
+mod network;
+mod network_toml;
 mod python_random;
 mod reference;
 pub mod reshape;

@@ -4,9 +4,12 @@ use crate::failure::Failure;
 use crate::output::Output;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use trainyard_diagnostic::InputError;
 use trainyard_experiment::given::load_cluster;
-use trainyard_report::SCHEMA_VERSION;
 use trainyard_report::table::listing;
+use trainyard_report::{SCHEMA_VERSION, network};
 use trainyard_types::{Cluster, GpuType, Links, Tenants};
 use trainyard_workload::cluster::line_of;
 
@@ -26,6 +29,26 @@ pub fn check(text: &str, as_json: bool, output: &Output) -> Result<(), Failure> 
         output.print(&format!("note: {remark}\n"))?;
     }
     Ok(())
+}
+
+/// Prints the links of a cluster, and draws them.
+pub fn show(text: &str, svg: Option<&Path>, output: &Output) -> Result<(), Failure> {
+    let (cluster, _) = load_cluster(Some(text))?;
+    let Some(topology) = cluster.topology.as_deref() else {
+        let expected = "a cluster whose links are declared, such as `8x8 v100 over leaf-spine 2 racks 100g 4:1`";
+        let fault = InputError::wrong(0, "cluster", &line_of(&cluster), expected);
+        return Err(Failure::input("cluster show", fault));
+    };
+    output.print(&format!("{}\n\n", line_of(&cluster)))?;
+    let heading = ["switch", "level", "nodes", "to nodes Gbit/s", "to switches Gbit/s"];
+    let rows = network::switch_rows(topology);
+    output.print(&listing(&heading, &rows, output.ink, output.width))?;
+    output.print(&network::insides(topology))?;
+    match svg {
+        Some(path) => output
+            .write_file(path, |file| file.write_all(network::svg(&cluster, topology).as_bytes())),
+        None => Ok(()),
+    }
 }
 
 /// One type of GPU and how much of it there is.
@@ -92,17 +115,17 @@ fn remarks(cluster: &Cluster, kinds: &[Kind]) -> Vec<String> {
 /// What is declared and changes nothing, or less than its reader would think.
 fn without_effect(cluster: &Cluster) -> impl Iterator<Item = &'static str> {
     let (links, usual) = (cluster.links, Links::default());
+    let declared = cluster.topology.is_some();
     let node = links.node_mbps != usual.node_mbps;
     let apart = (links.rack_mbps, links.core_mbps) != (usual.rack_mbps, usual.core_mbps);
     let all = [
-        (node, "`node_gbps` has no effect: inside a node, speeds are those that were measured"),
         (
-            apart,
-            "`rack_gbps` and `core_gbps` count by their ratio alone: by so much a gang across racks is slower",
+            node && !declared,
+            "`node_gbps` has no effect: inside a node, speeds are those that were measured",
         ),
         (
-            racks(cluster) > 1,
-            "no placer looks at racks: a gang may be put across racks though one has room",
+            apart && !declared,
+            "`rack_gbps` and `core_gbps` count by their ratio alone: by so much a gang across racks is slower",
         ),
     ];
     all.into_iter().filter(|(holds, _)| *holds).map(|(_, sentence)| sentence)
@@ -126,6 +149,13 @@ fn described(cluster: &Cluster, tenants: &Tenants) -> String {
         gbps(links.rack_mbps),
         gbps(links.core_mbps),
     );
+    if let Some(topology) = &cluster.topology {
+        let wiring = topology.wiring();
+        let (switches, joined) = (wiring.switches.len(), wiring.links.len());
+        text.push_str(&format!(
+            "network  {switches} switches, {joined} links; `cluster show` draws them\n"
+        ));
+    }
     for (_, tenant) in tenants.iter().filter(|_| *tenants != Tenants::default()) {
         let parent = tenant.parent.map(|id| format!(" of {}", tenants.get(id).name));
         let ceiling = tenant.ceiling.map(|gpus| format!(", at most {gpus} GPUs"));

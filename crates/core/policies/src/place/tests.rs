@@ -168,7 +168,7 @@ impl Beliefs for Known {
 }
 
 /// Placers that find a placement whenever there is one.
-const COMPLETE: [&str; 10] = [
+const COMPLETE: [&str; 12] = [
     "fewest-nodes",
     "first-fit",
     "first-fit one_node_first=false",
@@ -179,6 +179,8 @@ const COMPLETE: [&str; 10] = [
     "fgd",
     "buddy",
     "even",
+    "mapa",
+    "mapa rule=greedy unknown_sensitive=false",
 ];
 
 /// Placers that may wait for a better one.

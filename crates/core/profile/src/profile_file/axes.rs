@@ -1,11 +1,11 @@
 //! What a profile says beyond speeds by number of GPUs: host tables, stages and batches, in and out.
 
 use crate::model::StageTimes;
-use crate::{Batches, HostTable};
+use crate::{Batches, HostTable, ModelTraffic};
 use std::fmt::Write;
 use trainyard_diagnostic::InputError;
 use trainyard_diagnostic::Section;
-use trainyard_types::Span;
+use trainyard_types::{Pattern, Span};
 
 const GPUS_MAX: u64 = 65_536;
 
@@ -110,5 +110,41 @@ pub(super) fn write_batches(text: &mut String, batches: &Batches) -> std::fmt::R
     writeln!(
         text,
         "batches = {{ own = {own}, epoch_samples = {epoch_samples}, others = [{others}] }}"
+    )
+}
+
+pub(super) fn read_traffic(section: &Section<'_, '_>) -> Result<ModelTraffic, InputError> {
+    section.allow(&["bytes", "pattern", "overlap", "inside_gbps", "across_gbps"])?;
+    let Some(bytes) = section.real("bytes", 0.0..=1e15)? else {
+        return Err(section.wrong("bytes", "what an iteration exchanges, such as 102.2e6"));
+    };
+    let mut traffic = ModelTraffic::gradients(bytes / 4.0);
+    if let Some(name) = section.text("pattern")? {
+        let found = Pattern::ALL.into_iter().find(|(known, _)| *known == name);
+        let known = Pattern::ALL.map(|(known, _)| known);
+        let (_, pattern) = found.ok_or_else(|| section.unknown("pattern", known))?;
+        traffic.moves.pattern = pattern;
+    }
+    traffic.moves.overlap = section.real("overlap", 0.0..=1.0)?.unwrap_or(0.0);
+    let mbps = |gbps: f64| ((gbps * 1000.0 + 0.5) as u64).max(1);
+    traffic.inside_mbps = section.real("inside_gbps", 0.001..=1e9)?.map(mbps);
+    if let Some(gbps) = section.real("across_gbps", 0.001..=1e9)? {
+        traffic.across_mbps = mbps(gbps);
+    }
+    Ok(traffic)
+}
+
+pub(super) fn write_traffic(text: &mut String, traffic: &ModelTraffic) -> std::fmt::Result {
+    let ModelTraffic { moves, inside_mbps, across_mbps } = traffic;
+    let gbps = |mbps: u64| mbps as f64 / 1000.0;
+    let inside = inside_mbps.map(|mbps| format!(", inside_gbps = {:?}", gbps(mbps)));
+    writeln!(
+        text,
+        "traffic = {{ bytes = {:?}, pattern = \"{}\", overlap = {:?}{}, across_gbps = {:?} }}",
+        moves.bytes,
+        moves.pattern.name(),
+        moves.overlap,
+        inside.unwrap_or_default(),
+        gbps(*across_mbps)
     )
 }

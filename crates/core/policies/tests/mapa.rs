@@ -1,0 +1,141 @@
+//! MAPA (SC 2021): the table of effective bandwidths, and job times under its rules on a DGX-1V.
+
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::sync::Arc;
+use trainyard_framework::RawSettings;
+use trainyard_policies::compose::{Choice, Selection};
+use trainyard_policies::place::mapa::effective::published;
+use trainyard_policies::place::mapa::matching::{Matches, Used};
+use trainyard_profile::{Catalog, CostModel, ModelProfile, ModelTraffic, Point};
+use trainyard_sim::{Options, Quiet, simulate};
+use trainyard_testkit::places::shared;
+use trainyard_testkit::say;
+use trainyard_types::{Inside, Job, JobId, ModelId, Pattern, Tenants, Time, Work};
+use trainyard_workload::{TraceJob, Workload, cluster};
+
+#[test]
+fn every_ring_of_the_table_has_its_wires_and_its_effective_bandwidth() {
+    let Some(path) = shared("data/mapa/dgx_v_ring_effbw_golden.csv") else { return };
+    let inside = Inside::preset("dgx-1v", 8).unwrap();
+    let matches = Matches::new(&inside, Pattern::Ring);
+    let mut found: Vec<(u32, Used)> = (1u64..256)
+        .filter(|mask| mask.count_ones() > 1)
+        .flat_map(|mask| matches.of(mask).into_iter().map(move |used| (mask.count_ones(), used)))
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    let mut rows = 0;
+    let mut reader = csv::Reader::from_path(path).unwrap();
+    for row in reader.records() {
+        let row = row.unwrap();
+        let count = |column: usize| row[column].parse::<u8>().unwrap();
+        let used = Used { double: count(1), single: count(2), pcie: count(3) };
+        assert!(found.contains(&(u32::from(count(0)), used)), "{row:?} is no ring");
+        assert_eq!(format!("{}", matches.gbytes(used)), row[4], "{row:?}");
+        let digits = row[5].split('.').nth(1).map_or(0, str::len);
+        let text = format!("{:.*}", digits, published(used));
+        assert_eq!(text.parse::<f64>().unwrap(), row[5].parse::<f64>().unwrap(), "{row:?}");
+        rows += 1;
+    }
+    assert_eq!(rows, found.len(), "every ring is in the table once");
+}
+
+/// Networks of the paper: name, parameters in millions, seconds of computation for 64 samples on a V100, counted from
+/// the operations of the published architectures at half of the peak of 15.7 TFLOP/s.
+const NETWORKS: [(&str, f64, f64); 6] = [
+    ("alexnet", 61.10, 0.035),
+    ("caffenet", 60.97, 0.035),
+    ("googlenet", 6.62, 0.073),
+    ("inception3", 27.16, 0.279),
+    ("resnet50", 25.56, 0.200),
+    ("vgg16", 138.36, 0.757),
+];
+
+fn catalog(samples: u32) -> Catalog {
+    let inside = Inside::preset("dgx-1v", 8).unwrap();
+    let mut catalog = Catalog::default();
+    for (name, millions, seconds) in NETWORKS {
+        let seconds = seconds * f64::from(samples) / 64.0;
+        let traffic = ModelTraffic::gradients(millions * 1e6);
+        let point = |gpus: u32| {
+            let exchange = traffic.seconds(gpus, inside.best_ring_mbps(gpus as u8) as f64);
+            Point { kind: "v100".to_owned(), gpus, nodes: 1, rate: 1.0 / (seconds + exchange) }
+        };
+        let points = (1..=5).map(point).collect();
+        let named = ModelProfile::named(name, "a test");
+        catalog.add(ModelProfile { points, traffic: Some(traffic.clone()), ..named });
+    }
+    catalog
+}
+
+/// A hundred jobs at once: two to five GPUs, any network, five to 24 minutes where they are placed best.
+fn trace(seed: u64, samples: u32) -> Workload {
+    let mut rng = ChaCha12Rng::seed_from_u64(seed);
+    let mut draw = |count: u32| rng.next_u32() % count;
+    let catalog = catalog(samples);
+    let jobs = (0..100).map(|id| {
+        let (gpus, model) = (2 + draw(4), ModelId(1 + draw(6)));
+        let minutes = 5 + draw(20);
+        let rate = catalog.get(model).points[gpus as usize - 1].rate;
+        let job = Job { model, ..Job::simple(JobId(id), Time::ZERO, gpus) };
+        TraceJob::new(job, Work(rate * 60.0 * f64::from(minutes)))
+    });
+    let jobs = jobs.collect();
+    Workload { jobs, tenants: Tenants::default(), catalog, ..Workload::empty("mapa") }
+}
+
+/// How long each job of some traces ran, over how long it would have where it is placed best; ascending.
+fn stretches(settings: &[&str], samples: u32, traces: u64) -> Vec<f64> {
+    let cluster = Arc::new(cluster::parse("1x8 v100 inside dgx-1v").unwrap().0);
+    let options = Options { costs: CostModel::Free, estimate_error: 0.0, ..Options::default() };
+    let mut all = Vec::new();
+    for seed in 0..traces {
+        let settings = RawSettings::parse(settings.iter().copied()).unwrap();
+        let mut selection = Selection::policy("fifo");
+        selection.place = Some(Choice { name: "mapa".to_owned(), settings });
+        let workload = trace(seed, samples);
+        let pipeline = selection.build().unwrap();
+        let outcome = simulate(&workload, &cluster, pipeline, &options, &mut Quiet);
+        let ideal = workload.ideal(&cluster);
+        all.extend(outcome.jobs.iter().map(|one| {
+            let ran = one.ended.since(one.first_start.expect("every job runs")).as_secs_f64();
+            ran / ideal[one.job.index()].as_secs_f64()
+        }));
+    }
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+#[test]
+fn preserving_bandwidth_shortens_the_upper_quartile_against_the_lowest_gpus() {
+    let rules = [
+        ("baseline", vec!["rule=baseline"]),
+        ("topo-aware", vec!["rule=topo-aware"]),
+        ("greedy", vec!["rule=greedy"]),
+        ("preserve, published", vec!["rule=preserve"]),
+        ("preserve, monotone", vec!["rule=preserve", "regression=monotone"]),
+    ];
+    let quartiles =
+        |all: &[f64]| [1, 2, 3, 4].map(|part| all[(all.len() * part / 4).min(all.len() - 1)]);
+    for samples in [64, 16] {
+        let mut found = Vec::new();
+        for (name, settings) in &rules {
+            let all = stretches(settings, samples, 100);
+            let at = quartiles(&all);
+            let mean = all.iter().sum::<f64>() / all.len() as f64;
+            let [first, half, upper, worst] = at;
+            say!("{samples} samples, {name:19} {first:.3} {half:.3} {upper:.3}, worst {worst:.3}, mean {mean:.4}");
+            found.push(at);
+        }
+        let [lowest, half, greedy, published, monotone] = found[..] else { unreachable!() };
+        assert!(
+            half[2] < lowest[2],
+            "half of the node beats the lowest GPUs at the upper quartile"
+        );
+        for better in [greedy, published, monotone] {
+            assert!(better[2] < lowest[2], "wires beat the lowest GPUs at the upper quartile");
+            assert!(better[2] <= half[2], "and half of the node");
+        }
+    }
+}
