@@ -68,8 +68,8 @@ impl Cnn {
             }
         }
         let mut at = image.ok_or_else(|| InputError::missing(0, "image", "such as 224x224x3"))?;
-        let listed =
-            listed.ok_or_else(|| InputError::missing(0, "layers", "such as conv64k3,pool2,fc10"))?;
+        let listed = listed
+            .ok_or_else(|| InputError::missing(0, "layers", "such as conv64k3,pool2,fc10"))?;
         let mut layers = Vec::new();
         for token in listed.split(',') {
             let layer = layer(token, at)?;
@@ -99,8 +99,7 @@ impl Cnn {
             })
             .collect();
         let bytes = |at: usize| 4.0 * samples * volume(self.layers[at].output);
-        let edges =
-            (1..operators.len()).map(|to| Edge { from: to - 1, to, bytes: bytes(to - 1) });
+        let edges = (1..operators.len()).map(|to| Edge { from: to - 1, to, bytes: bytes(to - 1) });
         Graph::new((&self.name, kind), micro_batch, operators, edges.collect())
     }
 }
@@ -170,7 +169,8 @@ fn layer(token: &str, input: (u32, u32, u32)) -> Result<CnnLayer, InputError> {
     };
     let is_pooling = kind == Kind::Pooling;
     let padding = if is_pooling { 0 } else { kernel / 2 };
-    let side = |length: u32| (length + 2 * padding).checked_sub(kernel).map(|rest| rest / stride + 1);
+    let side =
+        |length: u32| (length + 2 * padding).checked_sub(kernel).map(|rest| rest / stride + 1);
     let (Some(height), Some(width)) = (side(input.0), side(input.1)) else {
         return Err(wrong(&format!("a window within its input of {} x {}", input.0, input.1)));
     };

@@ -145,14 +145,16 @@ impl DeviceGraph {
             if kind.memory_mib > 0 {
                 known.memory_bytes = f64::from(kind.memory_mib) * (1u64 << 20) as f64;
             }
-            let machine =
-                graph.add_machine(u32::from(node.gpus), &kind.name, known, &speeds);
+            let machine = graph.add_machine(u32::from(node.gpus), &kind.name, known, &speeds);
             graph.rename(machine, &node.name);
             graph.machines[machine].rack_number = node.rack;
             if racks.len() > 1 {
                 let pair = *uplinks.entry(node.rack).or_insert_with(|| {
                     let name = format!("rack{}", node.rack);
-                    (graph.add_link(format!("{name} up"), core), graph.add_link(format!("{name} down"), core))
+                    (
+                        graph.add_link(format!("{name} up"), core),
+                        graph.add_link(format!("{name} down"), core),
+                    )
                 });
                 graph.machines[machine].rack = Some(pair);
             }

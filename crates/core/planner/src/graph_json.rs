@@ -149,7 +149,10 @@ mod tests {
         let error = parse(&TEXT.replace("\"batch\": 4", "\"batch\": -4")).unwrap_err();
         assert!(error.to_string().contains("line 1"), "{error}");
         let edge = r#"{ "from": "a", "to": "b", "bytes": 16 }"#;
-        let back = format!("{edge}, {}", edge.replace("\"a\"", "\"x\"").replace("\"b\"", "\"a\"").replace("\"x\"", "\"b\""));
+        let back = format!(
+            "{edge}, {}",
+            edge.replace("\"a\"", "\"x\"").replace("\"b\"", "\"a\"").replace("\"x\"", "\"b\"")
+        );
         let error = parse(&TEXT.replace(edge, &back)).unwrap_err();
         assert!(error.to_string().contains("cycle: "), "{error}");
     }

@@ -70,7 +70,8 @@ fn layer(
             _ => {}
         }
     }
-    let missing = |field: &str| InputError::missing(line, field, format!("a figure of node `{node}`"));
+    let missing =
+        |field: &str| InputError::missing(line, field, format!("a figure of node `{node}`"));
     let sizes = sizes.ok_or_else(|| missing("activation_size"))?;
     let operator = Operator {
         name: format!("{node} {called}"),

@@ -94,7 +94,11 @@ impl Pipeline {
             links: devices.links.iter().map(|link| link.bytes_per_second).collect(),
             held_bytes,
         };
-        let run = simulate(&what)?;
+        let mut run = simulate(&what)?;
+        for chunk in &self.chunks[..groups as usize] {
+            let peak = run.peak_bytes[chunk.devices[0]];
+            chunk.devices.iter().for_each(|device| run.peak_bytes[*device] = peak);
+        }
         Ok(PipelineRun { tasks: what.tasks, run, groups })
     }
 
@@ -153,14 +157,15 @@ impl Pipeline {
         is_backward: bool,
     ) -> Task {
         let chunk = &self.chunks[index as usize];
-        let on_each = |bytes: f64| {
-            let devices = chunk.devices.iter().filter(move |_| bytes != 0.0);
-            devices.map(move |device| (*device as u32, bytes)).collect::<Vec<(u32, f64)>>()
+        // The devices of a group hold the same; the first stands for them.
+        let on_first = |bytes: f64| match bytes == 0.0 {
+            true => Vec::new(),
+            false => vec![(chunk.devices[0] as u32, bytes)],
         };
         let (takes, leaves) = match is_backward {
-            false => (on_each(chunk.kept_bytes), Vec::new()),
+            false => (on_first(chunk.kept_bytes), Vec::new()),
             true => {
-                (on_each(chunk.working_bytes), on_each(-(chunk.kept_bytes + chunk.working_bytes)))
+                (on_first(chunk.working_bytes), on_first(-(chunk.kept_bytes + chunk.working_bytes)))
             }
         };
         Task {

@@ -163,9 +163,8 @@ fn memory(
     for group in 0..ran.groups as usize {
         for device in &pipeline.chunks[group].devices {
             let (own, bytes) = (&devices.devices[*device], ran.run.peak_bytes[*device]);
-            let same = |one: &&mut DeviceMemory| {
-                one.bytes == bytes && one.capacity == own.memory_bytes
-            };
+            let same =
+                |one: &&mut DeviceMemory| one.bytes == bytes && one.capacity == own.memory_bytes;
             match all.iter_mut().find(same) {
                 Some(one) => one.count += replicas,
                 None => all.push(DeviceMemory {
@@ -195,9 +194,12 @@ fn binds(parts: &Parts, memory: &[DeviceMemory]) -> String {
         ("synchronisation", parts.synchronise),
     ];
     let large = named.into_iter().filter(|(_, seconds)| *seconds > 0.1 * total);
-    reasons.extend(large.map(|(name, seconds)| format!("{name} ({:.0} %)", 100.0 * seconds / total)));
+    reasons
+        .extend(large.map(|(name, seconds)| format!("{name} ({:.0} %)", 100.0 * seconds / total)));
     match reasons.is_empty() {
-        true => format!("computing ({:.0} %)", 100.0 * parts.compute / total.max(f64::MIN_POSITIVE)),
+        true => {
+            format!("computing ({:.0} %)", 100.0 * parts.compute / total.max(f64::MIN_POSITIVE))
+        }
         false => reasons.join(", "),
     }
 }

@@ -5,9 +5,11 @@
 //! and expert parallelism, less recomputation, synchronisation beside the backward pass) is a second plan.
 
 mod cost;
+#[cfg(test)]
+mod published;
 mod search;
 
-pub use cost::{Costs, Machines, Recompute, Split, RING_SHARE};
+pub use cost::{Costs, Machines, RING_SHARE, Recompute, Split};
 pub use search::{Freedom, search};
 
 use crate::plan::{Title, propose};
@@ -23,11 +25,15 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     problem: Problem::Training(plan),
 };
 
+/// Passes of a pipeline from which only the best by formula is simulated.
+const LONG_FROM: u64 = 40_000;
+
 /// The best plan of the paper's kind, and the best of ours.
 ///
 /// O(divisors of the numbers of devices, layers and samples), and a few simulations.
 pub fn plan(request: &Request<'_>) -> Result<Vec<Proposal>, PlanError> {
-    let reason = |reason: &str| PlanError::NotFor { planner: ENTRY.name, reason: reason.to_owned() };
+    let reason =
+        |reason: &str| PlanError::NotFor { planner: ENTRY.name, reason: reason.to_owned() };
     let model = request.transformer.ok_or_else(|| {
         reason("it needs a transformer by layers, hidden size and heads, not a graph of operators")
     })?;
@@ -36,24 +42,30 @@ pub fn plan(request: &Request<'_>) -> Result<Vec<Proposal>, PlanError> {
     let mut proposals = Vec::new();
     for (variant, freedom) in [("paper", Freedom::Paper), ("ours", Freedom::Ours)] {
         let found = search((model, &machines), request.batch, freedom)?;
-        let mut best: Option<Proposal> = None;
+        let mut best: Option<((f64, f64), Split)> = None;
+        // Of divisions that are long to simulate, the best by formula is the plan.
+        let is_long = found.iter().any(|split| split.passes() > LONG_FROM);
         for split in found {
-            let costs = Costs::new(model, &machines, split);
-            let pipeline = costs.pipeline(request.batch)?;
-            let title = Title { planner: ENTRY.name, variant, summary: split.summary() };
-            let proposal = propose(title, &pipeline, request, split.data)?;
-            if best.as_ref().is_none_or(|best| better(&proposal, best)) {
-                best = Some(proposal);
+            if is_long {
+                best = Some(((0.0, 0.0), split));
+                break;
+            }
+            let pipeline = Costs::new(model, &machines, split).pipeline(request.batch)?;
+            let run = pipeline.simulate(request.devices)?.run;
+            let peak = run.peak_bytes.iter().copied().fold(0.0, f64::max);
+            // What fits comes before what does not, and then what is faster.
+            let key = ((peak - machines.memory_bytes).max(0.0), run.seconds);
+            let wins = |(other, _): &((f64, f64), Split)| {
+                key.0.total_cmp(&other.0).then(key.1.total_cmp(&other.1)).is_lt()
+            };
+            if best.as_ref().is_none_or(wins) {
+                best = Some((key, split));
             }
         }
-        proposals.extend(best);
+        let (_, split) = best.expect("a search ends with a division or an error");
+        let pipeline = Costs::new(model, &machines, split).pipeline(request.batch)?;
+        let title = Title { planner: ENTRY.name, variant, summary: split.summary() };
+        proposals.push(propose(title, &pipeline, request, split.data)?);
     }
     Ok(proposals)
-}
-
-/// What fits comes before what does not, and then what is faster.
-fn better(one: &Proposal, other: &Proposal) -> bool {
-    let key = |proposal: &Proposal| (proposal.lacking_bytes(), proposal.seconds);
-    let ((lacks, seconds), (other_lacks, other_seconds)) = (key(one), key(other));
-    lacks.total_cmp(&other_lacks).then(seconds.total_cmp(&other_seconds)).is_lt()
 }

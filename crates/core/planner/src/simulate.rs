@@ -386,7 +386,8 @@ impl<'a> State<'a> {
             let rate = least.min(limit).max(f64::MIN_POSITIVE);
             for flow in self.flows.iter_mut().filter(|flow| flow.rate == 0.0) {
                 let (links, rate_max) = route(flow.task);
-                if (limit <= least && rate_max <= limit) || (limit > least && links.contains(&link)) {
+                if (limit <= least && rate_max <= limit) || (limit > least && links.contains(&link))
+                {
                     flow.rate = rate;
                     open -= 1;
                     for link in links {
@@ -439,14 +440,14 @@ mod tests {
 
     #[test]
     fn what_a_limited_flow_leaves_goes_to_the_other() {
-        let flows =
-            vec![transfer(2.0, &[0], 1.0, &[]), transfer(18.0, &[0], f64::INFINITY, &[])];
+        let flows = vec![transfer(2.0, &[0], 1.0, &[]), transfer(18.0, &[0], f64::INFINITY, &[])];
         assert_eq!(run(flows, vec![], &[10.0]).unwrap().end, [2.0, 2.0]);
     }
 
     #[test]
     fn a_lane_with_a_program_waits_and_one_without_takes_what_is_ready() {
-        let tasks = vec![compute(0, 0, 5.0, &[]), compute(1, 0, 1.0, &[0]), compute(1, 1, 1.0, &[])];
+        let tasks =
+            vec![compute(0, 0, 5.0, &[]), compute(1, 0, 1.0, &[0]), compute(1, 1, 1.0, &[])];
         let strict = run(tasks.clone(), vec![Discipline::Program; 2], &[]).unwrap();
         assert_eq!(strict.end, [5.0, 6.0, 7.0]);
         let loose = run(tasks, vec![Discipline::Ready; 2], &[]).unwrap();

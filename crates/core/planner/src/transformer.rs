@@ -1,8 +1,8 @@
 //! Transformers by layers, hidden size, heads, sequence and vocabulary.
 
+use crate::PlanError;
 use crate::devices::peak_flops;
 use crate::graph::{Edge, Graph, Operator};
-use crate::PlanError;
 use trainyard_diagnostic::InputError;
 
 /// A decoder of equal layers.
@@ -68,7 +68,11 @@ impl Efficiency {
 
 impl Transformer {
     /// A dense decoder.
-    pub fn dense(name: &str, (layers, hidden, heads): (u32, u32, u32), (sequence, vocabulary): (u32, u32)) -> Transformer {
+    pub fn dense(
+        name: &str,
+        (layers, hidden, heads): (u32, u32, u32),
+        (sequence, vocabulary): (u32, u32),
+    ) -> Transformer {
         Transformer {
             name: name.to_owned(),
             layers,

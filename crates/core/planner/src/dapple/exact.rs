@@ -49,7 +49,8 @@ impl Search<'_, '_> {
                 }
                 seen.push(devices.clone());
                 let used = after(self.instance, used, &devices);
-                let ends = if count == 1 { layers..layers + 1 } else { planned + 1..layers - count + 2 };
+                let ends =
+                    if count == 1 { layers..layers + 1 } else { planned + 1..layers - count + 2 };
                 for to in ends {
                     stages.push(Placed { from: planned, to, devices: devices.clone() });
                     match count {

@@ -129,27 +129,38 @@ impl<'a> Instance<'a> {
     /// Every sending device has its share of the samples and every receiving one needs its share, so the flow between
     /// two machines is the product of the shares; only what leaves a machine pays the network.
     pub fn moves(&self, from: &Placed, to: &Placed, samples: f64) -> Vec<Move> {
-        let bytes = self.chain.layers[from.to - 1].out_bytes / f64::from(self.chain.batch) * samples;
+        let bytes =
+            self.chain.layers[from.to - 1].out_bytes / f64::from(self.chain.batch) * samples;
         let shares = |stage: &Placed| {
             let all = self.speed(&stage.devices);
-            let mut shares: Vec<(usize, usize, f64)> = Vec::new();
+            let mut shares: Vec<Share> = Vec::new();
             for device in &stage.devices {
                 let own = &self.devices.devices[*device];
-                match shares.iter_mut().find(|(machine, ..)| *machine == own.machine) {
-                    Some((_, _, share)) => *share += own.speed / all,
-                    None => shares.push((own.machine, *device, own.speed / all)),
+                let known = shares.iter_mut().find(|one| one.machine == own.machine);
+                match known {
+                    Some(one) => {
+                        (one.part, one.count) = (one.part + own.speed / all, one.count + 1.0)
+                    }
+                    None => shares.push(Share {
+                        machine: own.machine,
+                        first: *device,
+                        part: own.speed / all,
+                        count: 1.0,
+                    }),
                 }
             }
             shares
         };
         let (senders, receivers) = (shares(from), shares(to));
         let mut moves = Vec::new();
-        for (_, sender, a) in &senders {
-            for (_, receiver, b) in &receivers {
+        for a in &senders {
+            for b in &receivers {
+                // Several devices send side by side, each within the limit of one transfer.
+                let pairs = a.count.min(b.count);
                 moves.push(Move {
-                    bytes: bytes * a * b,
-                    route: self.devices.route(*sender, *receiver),
-                    rate_max: self.devices.rate_max(*sender, *receiver),
+                    bytes: bytes * a.part * b.part,
+                    route: self.devices.route(a.first, b.first),
+                    rate_max: pairs * self.devices.rate_max(a.first, b.first),
                     latency: self.devices.latency,
                 });
             }
@@ -167,9 +178,9 @@ impl<'a> Instance<'a> {
             }
             longest = longest.max(one.latency + one.bytes / one.rate_max);
         }
-        let links = load.iter().map(|(link, bytes)| {
-            bytes / self.devices.links[*link as usize].bytes_per_second
-        });
+        let links = load
+            .iter()
+            .map(|(link, bytes)| bytes / self.devices.links[*link as usize].bytes_per_second);
         links.fold(longest, f64::max)
     }
 
@@ -214,8 +225,9 @@ impl<'a> Instance<'a> {
         if is_paper {
             return vec![(false, self.exchange_ratio(stages) > self.settings.wide_from)];
         }
-        let by_levels =
-            |in_levels: bool| stages.iter().map(|one| self.synchronise(one, in_levels)).fold(0.0, f64::max);
+        let by_levels = |in_levels: bool| {
+            stages.iter().map(|one| self.synchronise(one, in_levels)).fold(0.0, f64::max)
+        };
         let in_levels = by_levels(true) < by_levels(false);
         match stages.len() {
             1 => vec![(in_levels, false)],
@@ -320,7 +332,8 @@ impl<'a> Instance<'a> {
             synchronise: self.rings(stage, in_levels),
             synchronise_seconds: 0.0,
             devices: stage.devices.clone(),
-            fixed_bytes: self.state_factor * (self.parameters[stage.to] - self.parameters[stage.from]),
+            fixed_bytes: self.state_factor
+                * (self.parameters[stage.to] - self.parameters[stage.from]),
             kept_bytes,
             working_bytes,
         }
@@ -364,6 +377,14 @@ impl<'a> Instance<'a> {
         let recompute = pipeline.chunks.iter().any(|chunk| chunk.working_bytes > 0.0);
         format!("{shape}, micro-batch {micro}{}", if recompute { ", recompute all" } else { "" })
     }
+}
+
+/// What a machine has of a stage.
+struct Share {
+    machine: usize,
+    first: usize,
+    part: f64,
+    count: f64,
 }
 
 /// The formula over rows of (forward, backward, synchronisation).

@@ -77,7 +77,8 @@ struct Partial {
 /// For each number of stages the program keeps, by layers planned and devices used, the plan whose longest stage or
 /// transfer is shortest; each complete one is then rated by the formula.
 pub fn paper_plan(instance: &Instance<'_>) -> Vec<Placed> {
-    let mut best = data_parallel(instance).into_iter().chain(straight(instance)).collect::<Vec<_>>();
+    let mut best =
+        data_parallel(instance).into_iter().chain(straight(instance)).collect::<Vec<_>>();
     let nothing = Partial { block: 0.0, stages: Vec::new() };
     let start = (0usize, vec![0usize; instance.machines.len()]);
     let mut states: BTreeMap<(usize, Vec<usize>), Partial> = BTreeMap::from([(start, nothing)]);
@@ -94,9 +95,8 @@ pub fn paper_plan(instance: &Instance<'_>) -> Vec<Placed> {
         states = next;
         states.retain(|(planned, _), _| *planned < instance.layers());
     }
-    let by_latency = |a: &Vec<Placed>, b: &Vec<Placed>| {
-        instance.latency(a).total_cmp(&instance.latency(b))
-    };
+    let by_latency =
+        |a: &Vec<Placed>, b: &Vec<Placed>| instance.latency(a).total_cmp(&instance.latency(b));
     best.into_iter().min_by(by_latency).expect("one stage over all devices is a plan")
 }
 
@@ -117,9 +117,10 @@ fn extend(
             seen.push(devices.clone());
             let (used, speed) = (after(instance, used, &devices), instance.speed(&devices));
             let stage = Placed { from: planned, to: planned, devices };
-            let moved = partial.stages.last().map_or(0.0, |last| {
-                2.0 * instance.transfer(&instance.moves(last, &stage, 1.0))
-            });
+            let moved = partial
+                .stages
+                .last()
+                .map_or(0.0, |last| 2.0 * instance.transfer(&instance.moves(last, &stage, 1.0)));
             let before = partial.block.max(moved);
             // Layers must be left for what is left of the devices, and devices for what is left of the layers.
             let ends = match left == count {

@@ -105,12 +105,15 @@ pub struct Split {
 }
 
 impl Split {
+    /// Forward and backward passes of one copy in an iteration.
+    pub fn passes(&self) -> u64 {
+        2 * u64::from(self.pipeline * self.chunks) * u64::from(self.micro_batches)
+    }
+
     /// The plan in a few words.
     pub fn summary(&self) -> String {
-        let mut text = format!(
-            "tensor {} x pipeline {} x data {}",
-            self.tensor, self.pipeline, self.data
-        );
+        let mut text =
+            format!("tensor {} x pipeline {} x data {}", self.tensor, self.pipeline, self.data);
         let more = [("context", self.context), ("expert", self.expert), ("chunks", self.chunks)];
         for (name, value) in more.into_iter().filter(|(_, value)| *value > 1) {
             text.push_str(&format!(", {name} {value}"));
@@ -223,10 +226,11 @@ impl<'a> Costs<'a> {
         self.model.layers / (self.split.pipeline * self.split.chunks)
     }
 
-    /// Seconds to make the gradients of one chunk equal, `2 (d - 1) / d` of its bytes round a ring.
+    /// Seconds to make the gradients of a device equal, `2 (d - 1) / d` of their bytes round a ring.
     fn synchronise(&self, is_edge: bool) -> f64 {
         let split = &self.split;
-        let (mut shared, experts) = self.parameters(self.layers());
+        let layers = self.layers() * split.chunks;
+        let (mut shared, experts) = self.parameters(layers);
         if is_edge {
             shared += self.model.embedding_parameters() / f64::from(split.tensor);
         }
@@ -240,8 +244,8 @@ impl<'a> Costs<'a> {
             // Layers are synchronised as soon as their last backward pass is over; that of the last one shows.
             true => {
                 let (_, backward) = self.layer();
-                let beside = backward * f64::from(self.layers() - 1);
-                (whole - beside).max(whole / f64::from(self.layers()))
+                let beside = backward * f64::from(layers - 1);
+                (whole - beside).max(whole / f64::from(layers))
             }
             false => whole,
         }
@@ -318,7 +322,12 @@ impl<'a> Costs<'a> {
     pub fn pipeline(&self, batch: u32) -> Result<Pipeline, PlanError> {
         let split = &self.split;
         let parts = [
-            ("the number of layers", self.model.layers, "stages times chunks", split.pipeline * split.chunks),
+            (
+                "the number of layers",
+                self.model.layers,
+                "stages times chunks",
+                split.pipeline * split.chunks,
+            ),
             ("the batch", batch, "copies times micro-batch", split.data * split.micro_batch),
             ("the number of heads", self.model.heads, "tensor parallelism", split.tensor),
         ];
@@ -358,7 +367,8 @@ impl<'a> Costs<'a> {
             backward: f64::from(layers) * backward + 2.0 * head,
             to_next,
             synchronise: Vec::new(),
-            synchronise_seconds: self.synchronise(is_edge),
+            // The first chunk of a device is the last to go back; then all gradients of the device are there.
+            synchronise_seconds: if at < split.pipeline { self.synchronise(is_edge) } else { 0.0 },
             devices: (first..first + group).map(|device| device as usize).collect(),
             fixed_bytes: self.fixed(is_edge),
             kept_bytes: f64::from(layers) * self.kept(),
