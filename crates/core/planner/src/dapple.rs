@@ -16,12 +16,15 @@ use crate::plan::{Title, propose};
 use crate::registry::{PlannerEntry, Problem};
 use crate::{PlanError, Proposal, Request};
 
+/// Devices from which the states of the program are too many.
+pub const DEVICES_MAX: usize = 32;
+
 /// The row in the table of planners.
 pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "dapple",
     about: "stages of consecutive layers, each on several devices, with early backward passes",
     paper: "Fan et al., DAPPLE: A Pipelined Data Parallel Approach for Training Large Models, PPoPP 2021",
-    partial: "the program keeps plans of up to four stages, beside one with a stage for each device",
+    partial: "the program keeps plans of up to four stages, beside one with a stage for each device; at most 32 devices",
     problem: Problem::Training(plan),
 };
 
@@ -34,6 +37,10 @@ pub fn plan(request: &Request<'_>) -> Result<Vec<Proposal>, PlanError> {
 
 /// The same with settings.
 pub fn plan_with(request: &Request<'_>, settings: &Settings) -> Result<Vec<Proposal>, PlanError> {
+    if request.devices.devices.len() > DEVICES_MAX {
+        let reason = format!("its search ends at {DEVICES_MAX} devices");
+        return Err(PlanError::NotFor { planner: ENTRY.name, reason });
+    }
     let chain = request.graph.chain().joined(settings.join_share);
     let instance = Instance::new(&chain, request, settings)?;
     let mut candidates = vec![paper_plan(&instance)];

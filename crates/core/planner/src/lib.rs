@@ -12,9 +12,13 @@
 pub mod cnn;
 pub mod dapple;
 pub mod devices;
+#[cfg(test)]
+mod draws;
+pub mod duan_wu;
 pub mod graph;
 pub mod graph_json;
 pub mod layer_profile;
+pub mod perotin;
 pub mod pipeline;
 pub mod plan;
 pub mod ptd_p;

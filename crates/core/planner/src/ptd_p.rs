@@ -10,7 +10,7 @@ mod published;
 mod search;
 
 pub use cost::{Costs, Machines, RING_SHARE, Recompute, Split};
-pub use search::{Freedom, search};
+pub use search::{Extent, search};
 
 use crate::plan::{Title, propose};
 use crate::registry::{PlannerEntry, Problem};
@@ -40,8 +40,8 @@ pub fn plan(request: &Request<'_>) -> Result<Vec<Proposal>, PlanError> {
     let machines = Machines::of(request.devices)
         .ok_or_else(|| reason("it divides equal machines of equal devices"))?;
     let mut proposals = Vec::new();
-    for (variant, freedom) in [("paper", Freedom::Paper), ("ours", Freedom::Ours)] {
-        let found = search((model, &machines), request.batch, freedom)?;
+    for (variant, extent) in [("paper", Extent::Paper), ("ours", Extent::Ours)] {
+        let found = search((model, &machines), request.batch, extent)?;
         let mut best: Option<((f64, f64), Split)> = None;
         // Of divisions that are long to simulate, the best by formula is the plan.
         let is_long = found.iter().any(|split| split.passes() > LONG_FROM);

@@ -50,7 +50,10 @@ fn ours_is_never_worse_than_the_program_in_the_same_simulation() {
     let configurations = configurations();
     let mut better = 0;
     for (name, graph) in profiles() {
-        for (configuration, devices) in &configurations {
+        // All profiles on A; on B and C those that the paper's table has, so that the test stays short.
+        let is_in_table =
+            ["amoeba-36", "bert-48", "vgg-19"].iter().any(|one| name.starts_with(one));
+        for (configuration, devices) in &configurations[..if is_in_table { 3 } else { 1 }] {
             let plans = plans(&name, &graph, devices);
             let of = |variant: &str| plans.iter().find(|one| one.variant == variant);
             let ours = of("ours").expect("a plan of ours");

@@ -5,7 +5,7 @@ use crate::{PlanError, Transformer};
 
 /// Which divisions are looked at.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Freedom {
+pub enum Extent {
     /// Those of the paper.
     Paper,
     /// Those and sequence, context and expert parallelism, less recomputation and overlap.
@@ -21,11 +21,11 @@ const PASSES_MAX: u64 = 400_000;
 pub fn search(
     (model, machines): (&Transformer, &Machines),
     batch: u32,
-    freedom: Freedom,
+    extent: Extent,
 ) -> Result<Vec<Split>, PlanError> {
     let mut fits: Vec<(f64, Split)> = Vec::new();
     let mut fullest: Option<(f64, Split)> = None;
-    for split in splits(model, machines, batch, freedom) {
+    for split in splits(model, machines, batch, extent) {
         let costs = Costs::new(model, machines, split);
         let memory = costs.memory();
         if memory > machines.memory_bytes {
@@ -64,9 +64,9 @@ fn splits<'a>(
     model: &'a Transformer,
     machines: &'a Machines,
     batch: u32,
-    freedom: Freedom,
+    extent: Extent,
 ) -> impl Iterator<Item = Split> + 'a {
-    let is_ours = freedom == Freedom::Ours;
+    let is_ours = extent == Extent::Ours;
     let devices = machines.devices;
     // Takeaway 1 of the paper: tensor parallelism stays inside a machine.
     let tensors = divisors(model.heads)
