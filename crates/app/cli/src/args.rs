@@ -4,6 +4,7 @@ mod form;
 mod overview;
 mod profile;
 pub mod slurm;
+mod split;
 pub mod store;
 pub mod trace;
 
@@ -11,6 +12,8 @@ pub use profile::{
     CheckArgs, CompleteArgs, ImportArgs, InterferenceArgs, ListArgs, ProfileCommand, ProfileFormat,
     ShowArgs,
 };
+
+pub use split::{PlannersArgs, SplitArgs};
 
 use crate::failure::{EXIT_CODES, Failure};
 use clap::error::ErrorKind;
@@ -68,6 +71,11 @@ pub enum Command {
     Reproduce(crate::commands::reproduce::ReproduceArgs),
     /// List policies, placers, admission controls and tuners, or explain one of them.
     Policies(PoliciesArgs),
+    /// Divide one model over a cluster: the best plans side by side, with time and memory.
+    #[command(after_help = split::HELP)]
+    Split(SplitArgs),
+    /// List the planners that divide models, or explain one of them.
+    Planners(PlannersArgs),
     /// Look at clusters.
     #[command(subcommand)]
     Cluster(ClusterCommand),

@@ -4,12 +4,14 @@ mod cluster;
 mod compare;
 mod completions;
 mod man;
+mod planners;
 mod policies;
 mod profile;
 mod repeat;
 pub mod reproduce;
 mod sim;
 pub mod slurm;
+mod split;
 mod store;
 mod sweep;
 mod trace;
@@ -26,6 +28,8 @@ pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Sweep(args) => sweep::run(&args, output),
         Command::Reproduce(args) => reproduce::run(&args, output),
         Command::Policies(args) => policies::run(&args, output),
+        Command::Split(args) => split::run(&args, output),
+        Command::Planners(args) => planners::run(&args, output),
         Command::Cluster(ClusterCommand::Check { cluster, json }) => {
             cluster::check(&cluster, json, output)
         }

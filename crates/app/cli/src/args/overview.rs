@@ -7,8 +7,8 @@ const WIDTH: usize = 100;
 
 /// What belongs together, in the order in which users come upon it.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Compare and simulate", &["compare", "sim", "sweep", "reproduce"]),
-    ("What simulations are made of", &["policies", "cluster", "trace", "profile"]),
+    ("Compare and simulate", &["compare", "sim", "sweep", "reproduce", "split"]),
+    ("What simulations are made of", &["policies", "planners", "cluster", "trace", "profile"]),
     (
         "Submit and follow jobs",
         &[

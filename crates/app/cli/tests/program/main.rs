@@ -36,6 +36,7 @@ mod release;
 #[cfg(feature = "live")]
 mod serving;
 mod slurm;
+mod splits;
 mod store;
 #[cfg(feature = "live")]
 mod surroundings;

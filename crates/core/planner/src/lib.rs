@@ -1,0 +1,37 @@
+//! How one model is divided over devices.
+//!
+//! - [`graph`]: operator graphs; [`graph_json`], [`layer_profile`]: their texts; [`Transformer`], [`Cnn`]: descriptions.
+//! - [`devices`]: device graphs with unequal devices, links and memory.
+//! - [`simulate`]: one event simulation that every plan runs through; [`pipeline`] and [`schedule`] make its tasks from
+//!   stages and micro-batches.
+//! - [`plan`]: what planners are asked and what they answer; [`timeline`]: a run as text and as a picture.
+//! - [`registry`]: the one table of planners, one file each.
+//!
+//! Nothing here reads a clock or a file.
+
+pub mod cnn;
+pub mod dapple;
+pub mod devices;
+#[cfg(test)]
+mod draws;
+pub mod duan_wu;
+pub mod graph;
+pub mod graph_json;
+pub mod layer_profile;
+pub mod perotin;
+pub mod pipeline;
+pub mod plan;
+pub mod ptd_p;
+mod refusal;
+pub mod registry;
+pub mod schedule;
+pub mod simulate;
+pub mod timeline;
+pub mod transformer;
+
+pub use cnn::Cnn;
+pub use devices::{Device, DeviceGraph, KindFigures, LinkSpeeds};
+pub use graph::{Chain, Edge, Graph, Layer, Operator};
+pub use plan::{Proposal, Request};
+pub use refusal::{PlanError, gib};
+pub use transformer::Transformer;

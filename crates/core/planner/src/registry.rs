@@ -1,0 +1,37 @@
+//! The one table that makes planners exist.
+
+use crate::{PlanError, Proposal, Request};
+use crate::{dapple, duan_wu, perotin, ptd_p};
+
+/// What a planner makes plans for.
+#[derive(Copy, Clone, Debug)]
+pub enum Problem {
+    /// Training of one model on a cluster: what `trainyard split` asks.
+    Training(fn(&Request<'_>) -> Result<Vec<Proposal>, PlanError>),
+    /// Something else, under the function of the library that is named.
+    Other(&'static str),
+}
+
+/// One planner.
+#[derive(Copy, Clone, Debug)]
+pub struct PlannerEntry {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub about: &'static str,
+    /// The paper.
+    pub paper: &'static str,
+    /// What is left out of the paper; empty for nothing.
+    pub partial: &'static str,
+    /// What it plans.
+    pub problem: Problem,
+}
+
+/// All planners.
+pub const PLANNERS: &[&PlannerEntry] =
+    &[&ptd_p::ENTRY, &dapple::ENTRY, &duan_wu::ENTRY, &perotin::ENTRY];
+
+/// A planner by its name.
+pub fn planner(name: &str) -> Option<&'static PlannerEntry> {
+    PLANNERS.iter().copied().find(|entry| entry.name == name)
+}
