@@ -57,8 +57,20 @@ pub struct JobSpec {
     pub gpu_types: Vec<String>,
     /// Thousandths of one GPU, for a job that needs less than a whole one.
     pub gpu_permille: Option<u16>,
+    /// The most of the GPU's time that it may have, in thousandths, never below its share; its share by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_permille_max: Option<u16>,
     /// Memory needed on each GPU.
     pub gpu_memory_mib: u32,
+    /// It shares a GPU only with jobs that have the same name here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<String>,
+    /// It shares no GPU with a job that has the same name here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anti_affinity: Option<String>,
+    /// It shares a GPU with jobs that have the same name here and no others, not even with jobs without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclusion: Option<String>,
     /// Host CPUs for each GPU.
     pub cpus_per_gpu: u16,
     /// Host memory for each GPU.
@@ -158,7 +170,11 @@ impl Default for JobSpec {
             batch_per_gpu_max: None,
             gpu_types: Vec::new(),
             gpu_permille: None,
+            gpu_permille_max: None,
             gpu_memory_mib: 0,
+            affinity: None,
+            anti_affinity: None,
+            exclusion: None,
             cpus_per_gpu: 0,
             memory_mib_per_gpu: 0,
             nodes_max: 0,

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Size,
     /// A share of one GPU, which becomes thousandths.
     Share,
+    /// A name that users agree on.
+    Label,
     /// A moment, which becomes seconds of Unix time.
     Moment,
     /// A moment or a length of time from now, which becomes seconds from now.
@@ -114,6 +116,22 @@ pub(crate) const JOB: &[Field] = &[
         "A share of one GPU, such as 0.5, for a job that needs less than a whole one.",
     ),
     same("gpu_permille", Kind::Whole(1, 1000)),
+    friendly(
+        "share",
+        "gpu_permille",
+        Kind::Share,
+        "A share of one GPU, such as 0.5, that it has whenever it wants to; another name of `gpu_share`.",
+    ),
+    friendly(
+        "share_limit",
+        "gpu_permille_max",
+        Kind::Share,
+        "The most of the GPU's time that it may have where others leave it; its share by default.",
+    ),
+    same("gpu_permille_max", Kind::Whole(1, 1000)),
+    same("affinity", Kind::Label),
+    same("anti_affinity", Kind::Label),
+    same("exclusion", Kind::Label),
     friendly("gpu_memory", "gpu_memory_mib", Kind::Size, "Memory needed on each GPU."),
     same("gpu_memory_mib", MEBIBYTES),
     friendly(CPUS_OF_JOB, CPUS_OF_JOB, Kind::Whole(0, 1_000_000), "Host CPUs of the whole job."),

@@ -220,6 +220,11 @@ impl Wishes {
         if shares && job.gpus.max(job.gpus_max.unwrap_or(1)) > 1 {
             return Err(wrong("gpu_permille", "a job of one GPU, for a share of it".to_owned()));
         }
+        let least = job.gpu_permille.unwrap_or(1000);
+        if job.gpu_permille_max.is_some_and(|most| most < least) {
+            let expected = format!("at least its share, {} of a GPU", f64::from(least) / 1000.0);
+            return Err(wrong("gpu_permille_max", expected));
+        }
         if job.script.as_ref().is_some_and(|script| !script.starts_with("#!")) {
             let expected = "a text that begins with the line of its interpreter, #!/bin/bash";
             return Err(wrong("script", expected.to_owned()));
