@@ -9,7 +9,8 @@ use crate::{
 use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 
 /// All policies, family by family. The first of each family is its best on the embedded
-/// workload by mean completion time, and stands for it, see [`representatives`].
+/// workload by mean completion time, and stands for it, see [`representatives`]; `salus`, which shares nothing there
+/// because its jobs state no memory, aside.
 pub const POLICIES: &[&PolicyEntry] = &[
     &fifo::ENTRY,
     &gavel_fifo::ENTRY,
