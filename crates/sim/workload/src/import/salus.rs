@@ -24,6 +24,8 @@ const COLUMNS: &[Column] = &[
 type Rates = BTreeMap<String, (ModelId, f64)>;
 
 pub(crate) fn read(mut reader: &mut dyn BufRead, sink: &mut Sink) -> Result<(), ReadError> {
+    // Any type will do: which one the list was measured on is not said.
+    sink.measured_on("p100");
     sink.report.time_zone = "none: all jobs come at once".to_owned();
     let mut rates = Rates::new();
     let mut table = Table::csv(&mut reader, COLUMNS)?;
