@@ -81,7 +81,7 @@ pub struct WorldArgs {
     /// The part of the measured speeds of pairs that policies are told, such as 0.3; they estimate the rest [default: 1].
     #[arg(long, value_name = "PART", allow_hyphen_values = true)]
     pub pairs_known: Option<String>,
-    /// What jobs on the same GPU leave each other of their speed: time-sliced or mps, by measured pairs; stages or stages-guarded, by measured stages [default: time-sliced].
+    /// What jobs on the same GPU leave each other of their speed: time-sliced or mps, by measured pairs; stages or stages-guarded, by measured stages; token, by requests and limits [default: time-sliced].
     #[arg(long, value_name = "MODEL")]
     pub colocation: Option<String>,
     /// The part of its speed that a job on several nodes loses beside another such job on one of them, such as 0.25 [default: 0].

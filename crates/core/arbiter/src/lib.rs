@@ -9,6 +9,7 @@
 //! - [`burst`]: how long a quota a client needs.
 //! - [`arbiter`]: the rules that choose among those who wait.
 //! - [`counters`]: who waited for whom.
+//! - [`long_run`]: what the rules come to where all always have work, for forecasts and simulations.
 //!
 //! Nothing here reads a clock: the simulator and the live side hand in the time, and get the same answers.
 //!
@@ -27,10 +28,12 @@ pub mod arbiter;
 pub mod burst;
 pub mod counters;
 pub mod history;
+pub mod long_run;
 pub mod settings;
 pub mod share;
 
 pub use arbiter::{Arbiter, Charge, ClientId, Hold, Next, Stale, TokenId, Unknown};
 pub use counters::Counters;
+pub use long_run::long_run;
 pub use settings::{Settings, SettingsError};
 pub use share::{Share, ShareError};

@@ -29,7 +29,9 @@
 //!     ([`Free::shut`]); placers find that out by [`Ask::usable`], and a grant there is answered with *no room*.
 //! 13. A grant may name host CPUs and memory for each GPU ([`trainyard_types::Grant::host`]), and [`Offer::set_host`]
 //!     changes them for a job where it is. A job never gets less than it wishes for, and such a change is no restart.
-//! 14. A job that lost its grant though no other job uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
+//! 14. A grant may name the GPU memory that is counted for each member ([`trainyard_types::Grant::gpu_memory_mib`]), and
+//!     [`Offer::set_terms`] changes share, knobs and counted memory of a job where it is, which is no restart.
+//! 15. A job that lost its grant though no other job uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
 //!
 //! Deliberately absent: a way to act, to read a clock or a file, or to see the true length of a job.
 
@@ -60,7 +62,7 @@ pub use entry::{
     AdmissionEntry, Entry, Family, Level, Objective, PlaceEntry, PolicyEntry, Taxonomy, TuneEntry,
 };
 pub use free::{Free, Shortage};
-pub use offer::{GrantOutcome, Offer, Outcome, used_permille};
+pub use offer::{GrantOutcome, Offer, Outcome, Terms, used_permille};
 pub use policy::{Cx, Knowledge, Needs, Pipeline, Placer, Policy, PolicyError, Trials, Tune};
 pub use rank::{Key, Rank, wanted};
 pub use ranked::{Fill, Mode, Ranked, once_adopted};

@@ -3,6 +3,7 @@
 mod by_rules;
 mod host;
 mod in_racks;
+mod terms;
 mod touched;
 
 use crate::{Ask, Free, JobRef, Placer, View, shapes};
@@ -16,6 +17,7 @@ use trainyard_types::{
 };
 
 pub(crate) use host::host_per_gpu;
+pub use terms::Terms;
 
 /// The answer to a grant.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -544,7 +546,7 @@ impl<'a> Offer<'a> {
             placement,
             shares: smallvec![share],
             host_per_gpu: host_per_gpu(grant, &spec.want),
-            gpu_memory_mib: spec.want.gpu_memory_mib,
+            gpu_memory_mib: grant.gpu_memory_mib.unwrap_or(spec.want.gpu_memory_mib),
             knobs,
             lease_until: grant.lease_until,
         }

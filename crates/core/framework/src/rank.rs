@@ -1,7 +1,7 @@
 //! The front that queue-order policies implement: a key for each job, smallest first.
 
 use crate::{JobRef, View};
-use trainyard_types::{Grant, JobId, Shape, Share, Span, Time};
+use trainyard_types::{Grant, JobId, Knobs, Shape, Share, Span, Time};
 
 /// The place of a job in the order; smallest first. Compared field by field, at last by id.
 ///
@@ -95,6 +95,10 @@ pub fn wanted(job: JobRef<'_>) -> Grant {
     let mut grant = Grant::gpus(job.id(), want.gpus);
     if want.permille < 1000 {
         grant = grant.share(Share::Permille(want.permille));
+    }
+    if want.limit() > want.permille {
+        let knobs = Knobs { compute_permille_max: Some(want.limit()), ..Knobs::default() };
+        grant.knobs = Some(Box::new(knobs));
     }
     grant.shape = Shape::Gpus { count: want.gpus, kind: None, nodes_max: want.nodes_max };
     grant.pool = want.pool;

@@ -1,9 +1,12 @@
-//! Gandiva's time slicing: jobs have a home, more of them than its GPUs hold, and take turns there.
+//! Gandiva: jobs have a home, more of them than its GPUs hold, take turns there, and are packed, moved and resized by trial.
 
+mod packing;
+mod roaming;
 mod sets;
 
 use crate::prelude::*;
 use crate::turns::{Turns, able};
+use packing::{Packing, Trying};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
@@ -14,10 +17,15 @@ use trainyard_types::{Allocation, Shape, Want};
 /// The row in the registry.
 pub const ENTRY: PolicyEntry = Entry {
     name: "gandiva",
-    about: "Every job gets a home at once and takes turns there with the others, one quantum each.",
+    about: "Every job gets a home at once and takes turns there with the others; pairs that do more together than in turns share GPUs.",
     paper: "Xiao et al., Gandiva, OSDI 2018",
     needs: Needs::NOTHING,
-    class: Taxonomy::rigid(Objective::Fairness, Family::TimeSlicing).preemptive(),
+    class: Taxonomy::rigid(Objective::Fairness, Family::TimeSlicing)
+        .preemptive()
+        .by_setting("`grow=true` resizes jobs that allow it")
+        .partial(
+            "partners are tried in order of arrival, not of utilisation, which no profile tells",
+        ),
     settings: &[
         (
             "quantum",
@@ -28,6 +36,25 @@ pub const ENTRY: PolicyEntry = Entry {
             "the largest part of a turn that stopping and starting may take; turns are made longer to keep it",
         ),
         ("migrate", "whether a job whose home is busy may move to idle GPUs elsewhere"),
+        (
+            "packing",
+            "`trial`: a waiting job runs beside another one where both together do more than in turns; `off`: never",
+        ),
+        ("trial", "how many iterations of the slower job a trial lasts"),
+        (
+            "gain",
+            "by how much the speeds of a pair, in parts of those alone, must sum to more than 1",
+        ),
+        ("tries", "how many trials a job may lose before it is left alone"),
+        ("across_tenants", "whether jobs of different tenants may share a GPU"),
+        (
+            "defragment",
+            "whether, when a job has ended and none waits, running gangs come together on fewer nodes and packed jobs part",
+        ),
+        (
+            "grow",
+            "whether jobs that allow it take idle GPUs of their node, and give them back when jobs wait",
+        ),
         (
             "form",
             "`homes`: as here; `sets`: sets of nodes for each size of job, as in the simulators of Tiresias and ElasticFlow",
@@ -43,6 +70,13 @@ struct Settings {
     quantum: Span,
     overhead: f64,
     migrate: bool,
+    packing: Pack,
+    trial: u32,
+    gain: f64,
+    tries: u32,
+    across_tenants: bool,
+    defragment: bool,
+    grow: bool,
     form: Form,
 }
 
@@ -53,9 +87,28 @@ enum Form {
     Sets,
 }
 
+#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Pack {
+    Trial,
+    Off,
+}
+
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { quantum: Span::secs(60), overhead: 0.02, migrate: true, form: Form::Homes }
+        Settings {
+            quantum: Span::secs(60),
+            overhead: 0.02,
+            migrate: true,
+            packing: Pack::Trial,
+            trial: 5,
+            gain: 0.0,
+            tries: 3,
+            across_tenants: false,
+            defragment: true,
+            grow: false,
+            form: Form::Homes,
+        }
     }
 }
 
@@ -70,6 +123,10 @@ type Over = FxHashMap<NodeId, Vec<JobId>>;
 struct Gandiva {
     turn: Turns,
     migrate: bool,
+    defragment: bool,
+    grow: bool,
+    /// Nothing where jobs are not packed.
+    packing: Option<Packing>,
     valid_for: Option<u64>,
     homes: FxHashMap<JobId, Seat>,
     /// Waiting jobs, longest first, by home and size.
@@ -302,6 +359,22 @@ impl Gandiva {
         granted
     }
 
+    /// No job waits: what running jobs do with idle GPUs.
+    fn roam(&mut self, pairs: &packing::Pairs, view: &View<'_>, offer: &mut Offer<'_>) {
+        if offer.free().total() == 0 {
+            return;
+        }
+        if self.defragment {
+            if let Some(packing) = &mut self.packing {
+                packing.unpack(pairs, &self.turn, view, offer);
+            }
+            roaming::defragment(&self.turn, pairs, view, offer);
+        }
+        if self.grow {
+            roaming::grow(&self.turn, pairs, view, offer);
+        }
+    }
+
     /// A job that still waits goes wherever GPUs are idle, so that none are left idle; that is a migration.
     fn go_elsewhere(&self, view: &View<'_>, offer: &mut Offer<'_>, granted: &mut Vec<JobId>) {
         let waits = |job: &JobId, offer: &Offer<'_>| offer.plan(*job).is_none();
@@ -384,20 +457,37 @@ impl Policy for Gandiva {
         _cx: &mut Cx,
     ) -> Result<(), PolicyError> {
         self.refresh(view, offer.free());
+        let pairs = Packing::pairs(view);
+        if let Some(packing) = &mut self.packing {
+            packing.look(view, &pairs);
+            packing.judge(&pairs, view, offer);
+        }
         if self.lines.is_empty() && self.homeless.is_empty() {
+            self.roam(&pairs, view, offer);
             return Ok(());
         }
+        if self.grow {
+            roaming::shrink(view, offer);
+        }
         self.find_homes(view, offer.free());
+        let is_guest = |id: JobId| pairs.iter().any(|(guest, _)| *guest == id);
         let mut over = Over::default();
         for &(_, id) in self.turns.range(..=(view.now, JobId(u32::MAX))) {
-            let Some(seat) = self.homes.get(&id) else { continue };
+            // A packed job goes when the one does with which it is packed.
+            let Some(seat) = self.homes.get(&id).filter(|_| !is_guest(id)) else { continue };
             for (node, _) in &seat.home {
                 over.entry(*node).or_default().push(id);
             }
         }
         let mut granted = self.take_turns(view, offer, &over);
+        if let Some(packing) = &mut self.packing {
+            packing.follow(&pairs, offer);
+        }
         if offer.free().total() > 0 || self.fractions > 0 {
             self.go_elsewhere(view, offer, &mut granted);
+        }
+        if let Some(packing) = &mut self.packing {
+            packing.pack(&pairs, view, offer);
         }
         if let Some(time) = self.next_turn(&granted, view, offer) {
             offer.wake_at(time);
@@ -407,24 +497,43 @@ impl Policy for Gandiva {
 
     fn forget(&mut self) {
         self.reset();
+        if let Some(packing) = &mut self.packing {
+            packing.forget();
+        }
     }
 }
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
-    let Settings { quantum, overhead, migrate, form } = raw.read(ENTRY.name)?;
+    let settings: Settings = raw.read(ENTRY.name)?;
+    let Settings { quantum, overhead, migrate, form, .. } = settings;
     if !(0.001..=1.0).contains(&overhead) {
         return Err(ENTRY.bad_value("overhead", overhead, "a part from 0.001 to 1"));
     }
     if quantum < Span::secs(1) {
         return Err(ENTRY.bad_value("quantum", quantum, "at least a second"));
     }
+    if settings.trial == 0 {
+        return Err(ENTRY.bad_value("trial", settings.trial, "at least one iteration"));
+    }
+    if !(0.0..=1.0).contains(&settings.gain) {
+        return Err(ENTRY.bad_value("gain", settings.gain, "a number from 0 to 1"));
+    }
     let turn = Turns { quantum, overhead };
     if form == Form::Sets {
         return Ok(Pipeline::new(sets::Sets::new(turn), FewestNodes, ENTRY.needs));
     }
+    let trying = Trying {
+        iterations: settings.trial,
+        gain: settings.gain,
+        tries: settings.tries,
+        across_tenants: settings.across_tenants,
+    };
     let policy = Gandiva {
         turn,
         migrate,
+        defragment: settings.defragment,
+        grow: settings.grow,
+        packing: (settings.packing == Pack::Trial).then(|| Packing::new(trying)),
         valid_for: None,
         homes: FxHashMap::default(),
         lines: BTreeMap::new(),

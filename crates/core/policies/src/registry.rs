@@ -3,13 +3,14 @@
 use crate::{
     admit, afs_l, afs_p, allox, antman, chronus, conservative, dally, easy, edf, elas, elasticflow,
     fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet, hypersched,
-    kungfu, las, least_laxity, lucid, lyra, muri_antman, muri_l, muri_s, optimus, place, pollux,
-    priority, shockwave, sia, sjf, srsf, srtf, synergy, themis, tiresias,
+    kubeshare, kungfu, las, least_laxity, lucid, lyra, muri_antman, muri_l, muri_s, optimus, place,
+    pollux, priority, salus, shockwave, sia, sjf, srsf, srtf, synergy, themis, tiresias,
 };
 use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 
 /// All policies, family by family. The first of each family is its best on the embedded
-/// workload by mean completion time, and stands for it, see [`representatives`].
+/// workload by mean completion time, and stands for it, see [`representatives`]; `salus`, which shares nothing there
+/// because its jobs state no memory, aside.
 pub const POLICIES: &[&PolicyEntry] = &[
     &fifo::ENTRY,
     &gavel_fifo::ENTRY,
@@ -31,6 +32,8 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &gandiva_fair::ENTRY,
     &gandiva::ENTRY,
     &lucid::ENTRY,
+    &salus::ENTRY,
+    &kubeshare::ENTRY,
     &muri_s::ENTRY,
     &muri_l::ENTRY,
     &muri_antman::ENTRY,

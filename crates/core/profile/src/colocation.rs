@@ -5,9 +5,11 @@
 
 pub mod measured;
 pub mod stages;
+pub mod token;
 
 pub use measured::MeasuredPairs;
 pub use stages::{Guarded, Interleaved, StageTable};
+pub use token::TokenShares;
 
 use crate::Catalog;
 use std::fmt;
@@ -48,15 +50,18 @@ pub enum ColocationModel {
     Stages,
     /// By the same stages, jobs with a right to the GPU run as if alone and the others fit into what they leave.
     StagesGuarded,
+    /// Jobs take turns by a token, each with its request and its limit, by the rules of the live side's arbiter.
+    Token,
 }
 
 impl ColocationModel {
     /// All of them.
-    pub const ALL: [ColocationModel; 4] = [
+    pub const ALL: [ColocationModel; 5] = [
         ColocationModel::TimeSliced,
         ColocationModel::Mps,
         ColocationModel::Stages,
         ColocationModel::StagesGuarded,
+        ColocationModel::Token,
     ];
 
     /// Its name on the command line.
@@ -66,6 +71,7 @@ impl ColocationModel {
             ColocationModel::Mps => "mps",
             ColocationModel::Stages => "stages",
             ColocationModel::StagesGuarded => "stages-guarded",
+            ColocationModel::Token => "token",
         }
     }
 
@@ -78,6 +84,7 @@ impl ColocationModel {
             ColocationModel::Mps => Arc::new(MeasuredPairs::new(catalog, cluster, Sharing::Mps)),
             ColocationModel::Stages => Arc::new(Interleaved(StageTable::new(catalog, cluster))),
             ColocationModel::StagesGuarded => Arc::new(Guarded(StageTable::new(catalog, cluster))),
+            ColocationModel::Token => Arc::new(TokenShares),
         }
     }
 }

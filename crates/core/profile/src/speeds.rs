@@ -391,16 +391,48 @@ impl Speeds {
         };
         let on = SharedGpu { kind: config.kind(), gpus: config.gpus };
         let met = config.beside.iter().map(|gpu| {
-            let own = Occupant { model, request: gpu.request, limit, gpus: config.gpus };
-            self.colocation.kept(own, on, &gpu.others)
+            let own = Occupant {
+                model,
+                request: gpu.request,
+                limit,
+                gpus: config.gpus,
+                lane: config.lane,
+            };
+            match config.lane {
+                Some(_) => self.in_lanes(own, on, &gpu.others),
+                None => self.colocation.kept(own, on, &gpu.others),
+            }
         });
         let slowest = met.min_by(f64::total_cmp);
         match (slowest, limit) {
+            // The turns of a lane are counted in it.
+            (Some(kept), _) if config.lane.is_some() => kept,
             (None, 1000..) => 1.0,
             (Some(kept), 1000..) => kept,
             (None, limit) => f64::from(limit) / 1000.0,
             (Some(kept), limit) => kept.min(f64::from(limit) / 1000.0),
         }
+    }
+    /// The part of its speed that a job keeps which takes turns in a lane: it has its part of the time there, and runs
+    /// meanwhile beside the jobs of the other lanes, one of each at a time. Jobs without a lane are a lane each.
+    fn in_lanes(&self, own: Occupant, on: SharedGpu, others: &[Occupant]) -> f64 {
+        let turns = f64::from(own.limit.min(1000)) / 1000.0;
+        let own = Occupant { limit: 1000, ..own };
+        let mut kept = 1.0;
+        for (index, other) in others.iter().enumerate() {
+            let before = &others[..index];
+            let is_seen = other.lane.is_some() && before.iter().any(|one| one.lane == other.lane);
+            if is_seen || (other.lane.is_some() && other.lane == own.lane) {
+                continue;
+            }
+            let loss = |one: &Occupant| 1.0 - self.colocation.kept(own, on, &[*one]);
+            let lost: f64 = match other.lane {
+                None => loss(other),
+                lane => others.iter().filter(|one| one.lane == lane).map(loss).sum(),
+            };
+            kept *= (1.0 - lost).max(0.0);
+        }
+        turns * kept
     }
 }
 

@@ -32,12 +32,14 @@ pub struct Occupant {
     pub limit: u16,
     /// How many GPUs it has in all; 0 if as many as the job that sees it.
     pub gpus: u32,
+    /// Those of the same lane take turns with it, an iteration each.
+    pub lane: Option<u16>,
 }
 
 impl Occupant {
     /// A job that may use all that the others leave.
     pub fn unlimited(model: ModelId) -> Occupant {
-        Occupant { model, request: 0, limit: 1000, gpus: 0 }
+        Occupant { model, request: 0, limit: 1000, gpus: 0, lane: None }
     }
 }
 
@@ -75,6 +77,8 @@ pub struct Config {
     pub split: Option<Split>,
     /// The most of a GPU's time that it may use where it has a share, in thousandths; nothing if its share is the limit.
     pub limit: Option<u16>,
+    /// The lane in which it takes turns, if it has one.
+    pub lane: Option<u16>,
     /// What it meets on GPUs that it does not have for itself, each different situation once; the slowest counts.
     pub beside: SmallVec<[Beside; 1]>,
 }

@@ -57,6 +57,9 @@ pub struct Knobs {
     pub memory_mib_max: Option<u32>,
     /// The most GPU time it may take where it has a share, in thousandths; without it the share is the limit.
     pub compute_permille_max: Option<u16>,
+    /// Jobs on the same GPU that have the same lane take turns there, an iteration each; lanes run at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<u16>,
 }
 
 /// Host CPUs and memory on all nodes together.
@@ -164,7 +167,8 @@ impl Allocation {
             (None, 0) => 1000,
             (None, share) => share,
         };
-        Occupant { model, request, limit, gpus: self.placement.gpus() }
+        let lane = self.knobs.lane;
+        Occupant { model, request, limit, gpus: self.placement.gpus(), lane }
     }
 
     /// The summary a speed model needs, the other jobs on its GPUs aside.
@@ -177,6 +181,7 @@ impl Allocation {
         };
         config.batch = self.knobs.batch;
         config.limit = self.knobs.compute_permille_max;
+        config.lane = self.knobs.lane;
         config.split = self.knobs.split;
         config
     }
@@ -231,6 +236,10 @@ pub struct Grant {
     /// No farther apart than this; without it any distance is taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier_max: Option<Tier>,
+    /// Memory counted for it on each GPU, where that is not what it wishes for: less for a job that takes turns with others
+    /// in memory that is counted once for all of them, or that lends some to the host.
+    #[serde(default)]
+    pub gpu_memory_mib: Option<u32>,
 }
 
 impl Grant {
@@ -244,6 +253,7 @@ impl Grant {
             knobs: None,
             host_per_gpu: None,
             tier_max: None,
+            gpu_memory_mib: None,
         }
     }
 

@@ -53,6 +53,50 @@ pub struct Job {
     pub batch_mode: BatchMode,
     /// The search it is a trial of.
     pub group: Option<GroupId>,
+    /// With which jobs it may, must and must not share a GPU; most jobs say nothing about that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Box<Labels>>,
+}
+
+/// With which jobs a job may, must and must not share a GPU, by names that users agree on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Labels {
+    /// Only beside jobs with the same name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Box<str>>,
+    /// Not beside jobs with the same name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anti_affinity: Option<Box<str>>,
+    /// Beside jobs with the same name and no others, not even jobs without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclusion: Option<Box<str>>,
+}
+
+impl Labels {
+    /// What a name may be, in words.
+    pub const NAME: &str = "1 to 63 letters, digits, `-`, `_` or `.`";
+
+    /// Whether a text may be one of these names.
+    pub fn is_name(text: &str) -> bool {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        (1..=63).contains(&text.len()) && text.bytes().all(allowed)
+    }
+
+    /// The names, if any is there.
+    pub fn of(
+        affinity: Option<&str>,
+        anti_affinity: Option<&str>,
+        exclusion: Option<&str>,
+    ) -> Option<Box<Labels>> {
+        let own = |name: Option<&str>| name.map(Box::from);
+        let labels = Labels {
+            affinity: own(affinity),
+            anti_affinity: own(anti_affinity),
+            exclusion: own(exclusion),
+        };
+        (labels != Labels::default()).then(|| Box::new(labels))
+    }
 }
 
 /// How often a job is tried again after a failure of its own, unless it says otherwise: the same in job files, batch
@@ -82,6 +126,7 @@ impl Job {
             retries_max: RETRIES_DEFAULT,
             batch_mode: BatchMode::Static,
             group: None,
+            labels: None,
         }
     }
 
@@ -173,8 +218,14 @@ pub struct Want {
     pub kinds: SmallVec<[GpuType; 4]>,
     /// Thousandths of one GPU when less than a whole one is asked for; 1000 otherwise.
     pub permille: u16,
+    /// The most of a GPU's time that it may have where it has a share, in thousandths; 0 means that the share is the limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub permille_max: u16,
     /// Memory needed on each GPU; 0 means not stated.
     pub gpu_memory_mib: u32,
+    /// The part of it that the job keeps between two iterations; 0 means not stated.
+    #[serde(default, skip_serializing_if = "is_zero_mib")]
+    pub gpu_memory_persistent_mib: u32,
     /// Host CPUs for each GPU; 0 means not stated.
     pub cpus_per_gpu: u16,
     /// Host memory for each GPU; 0 means not stated.
@@ -202,7 +253,9 @@ impl Want {
             gpus_max: gpus,
             kinds: SmallVec::new(),
             permille: 1000,
+            permille_max: 0,
             gpu_memory_mib: 0,
+            gpu_memory_persistent_mib: 0,
             cpus_per_gpu: 0,
             memory_mib_per_gpu: 0,
             nodes_max: 0,
@@ -221,6 +274,11 @@ impl Want {
         }
     }
 
+    /// The most of a GPU's time that it may have, in thousandths: never below its share.
+    pub fn limit(&self) -> u16 {
+        self.permille_max.max(self.permille)
+    }
+
     /// Whether the number of GPUs is fixed.
     pub fn is_rigid(&self) -> bool {
         self.gpus_min == self.gpus_max
@@ -230,6 +288,14 @@ impl Want {
     pub fn accepts(&self, kind: GpuType) -> bool {
         self.kinds.is_empty() || self.kinds.contains(&kind)
     }
+}
+
+fn is_zero(number: &u16) -> bool {
+    *number == 0
+}
+
+fn is_zero_mib(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Where a job stands.

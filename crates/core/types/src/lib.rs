@@ -46,7 +46,8 @@ pub use idmap::IdMap;
 pub use ids::{Attempt, GpuAt, GpuType, GroupId, JobId, LinkId, ModelId, NodeId, PoolId, TenantId};
 pub use idset::{Id, IdSet};
 pub use job::{
-    BatchMode, Class, End, Job, JobState, Phase, Progress, RETRIES_DEFAULT, Want, soft_deadline,
+    BatchMode, Class, End, Job, JobState, Labels, Phase, Progress, RETRIES_DEFAULT, Want,
+    soft_deadline,
 };
 pub use measured::{EpochsSeen, Measured, StepSeen};
 pub use placement::Placement;

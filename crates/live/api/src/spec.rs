@@ -61,6 +61,15 @@ pub struct JobSpec {
     pub gpu_permille_max: Option<u16>,
     /// Memory needed on each GPU.
     pub gpu_memory_mib: u32,
+    /// It shares a GPU only with jobs that have the same name here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<String>,
+    /// It shares no GPU with a job that has the same name here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anti_affinity: Option<String>,
+    /// It shares a GPU with jobs that have the same name here and no others, not even with jobs without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclusion: Option<String>,
     /// Host CPUs for each GPU.
     pub cpus_per_gpu: u16,
     /// Host memory for each GPU.
@@ -162,6 +171,9 @@ impl Default for JobSpec {
             gpu_permille: None,
             gpu_permille_max: None,
             gpu_memory_mib: 0,
+            affinity: None,
+            anti_affinity: None,
+            exclusion: None,
             cpus_per_gpu: 0,
             memory_mib_per_gpu: 0,
             nodes_max: 0,

@@ -136,7 +136,8 @@ impl Serialize for Lean<'_> {
         keep!(
             name argv script cwd env image mounts venv snapshot tenant gpus gpus_min gpus_max resizes_in_place batch batch_max
             batch_per_gpu_min batch_per_gpu_max gpu_types gpu_permille gpu_permille_max
-            gpu_memory_mib cpus_per_gpu memory_mib_per_gpu nodes_max processes priority weight
+            gpu_memory_mib affinity anti_affinity exclusion cpus_per_gpu memory_mib_per_gpu
+            nodes_max processes priority weight
             model steps expected_seconds deadline_seconds tolerance_seconds class batch_mode search after begin time_limit_seconds
             min_run_seconds preemptible retries on_hang hang_times hang_min_seconds idle_seconds notify
             checkpoint hold array external owner

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Size,
     /// A share of one GPU, which becomes thousandths.
     Share,
+    /// A name that users agree on.
+    Label,
     /// A moment, which becomes seconds of Unix time.
     Moment,
     /// A moment or a length of time from now, which becomes seconds from now.
@@ -122,6 +124,9 @@ pub(crate) const JOB: &[Field] = &[
         "How much of the GPU's time it may use where others leave it, such as 1.0; its share by default.",
     ),
     same("gpu_permille_max", Kind::Whole(1, 1000)),
+    same("affinity", Kind::Label),
+    same("anti_affinity", Kind::Label),
+    same("exclusion", Kind::Label),
     friendly("gpu_memory", "gpu_memory_mib", Kind::Size, "Memory needed on each GPU."),
     same("gpu_memory_mib", MEBIBYTES),
     friendly(CPUS_OF_JOB, CPUS_OF_JOB, Kind::Whole(0, 1_000_000), "Host CPUs of the whole job."),

@@ -97,6 +97,7 @@ fn value(field: &Field) -> Value {
         Kind::Span => json!({ "anyOf": [span, seconds] }),
         Kind::Size => json!({ "type": "string", "examples": ["16GiB", "512MiB"] }),
         Kind::Share => json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 1 }),
+        Kind::Label => json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]{1,63}$" }),
         Kind::Moment => json!({
             "anyOf": [{ "type": "string", "examples": ["2026-05-01T12:00", "now+2h"] }, seconds],
         }),

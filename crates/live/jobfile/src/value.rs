@@ -7,7 +7,7 @@ use crate::tree::{Entry, Node, Value};
 use serde_json::{Map, json};
 use trainyard_api::parse_array;
 use trainyard_diagnostic::InputError;
-use trainyard_types::Span;
+use trainyard_types::{Labels, Span};
 
 /// A value of a job's field, as the field takes it.
 pub(crate) fn read(
@@ -46,6 +46,14 @@ pub(crate) fn read(
             Some(share) => Ok(((share * 1000.0).ceil() as u16).into()),
             None => Err(wrong("a share of one GPU above 0 and up to 1, such as 0.5".to_owned())),
         },
+        Kind::Label => {
+            let name = text(field.name, node)?;
+            if Labels::is_name(&name) {
+                Ok(name.into())
+            } else {
+                Err(wrong(Labels::NAME.to_owned()))
+            }
+        }
         Kind::Moment => begin(field.name, node, context).map(Into::into),
         Kind::Until => until(field.name, node, context).map(Into::into),
         Kind::Ids => ids(field.name, node),

@@ -208,6 +208,7 @@ fn hash(job: &Job) -> u64 {
     (want.permille, want.gpu_memory_mib, want.cpus_per_gpu, want.memory_mib_per_gpu)
         .hash(&mut hasher);
     (want.nodes_max, want.pool, job.weight.to_bits(), job.min_run).hash(&mut hasher);
+    (want.permille_max, want.gpu_memory_persistent_mib, &job.labels).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -29,6 +29,7 @@ mod pollux;
 mod report;
 mod sacct;
 mod sacct_json;
+mod salus;
 mod shockwave;
 mod sink;
 mod sniff;
@@ -96,6 +97,13 @@ pub const FORMATS: &[Format] = &[
         detect: |sniff| sniff.has_columns(&["num_gpu", "resource_time_0"]),
         piece: Piece::Line,
         read: own::read_muri,
+    },
+    Format {
+        name: "salus",
+        about: "Salus, its list of workloads",
+        detect: |sniff| sniff.has_columns(&["workload", "peak_mem_mib", "iterations"]),
+        piece: Piece::Line,
+        read: salus::read,
     },
     Format {
         name: "chronus",

@@ -9,7 +9,7 @@ use crate::trace_row::{CLASSES, class_named};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use trainyard_diagnostic::InputError;
-use trainyard_types::{Cluster, GroupId, Job, JobId, PoolId, Span, Time, Want, Work};
+use trainyard_types::{Cluster, GroupId, Job, JobId, Labels, PoolId, Span, Time, Want, Work};
 
 const KEYS: [&str; 24] = [
     "at",
@@ -37,7 +37,18 @@ const KEYS: [&str; 24] = [
     "fails",
     "declares",
 ];
-const MORE_KEYS: [&str; 5] = ["pool", "group", "batch", "noise", "learns"];
+const MORE_KEYS: [&str; 10] = [
+    "pool",
+    "group",
+    "batch",
+    "noise",
+    "learns",
+    "share-max",
+    "persistent",
+    "affinity",
+    "anti-affinity",
+    "exclusion",
+];
 
 /// A job's name and the words after it, by key.
 pub(crate) struct JobWords<'a> {
@@ -190,8 +201,21 @@ fn read_want(words: &JobWords<'_>, cluster: &Cluster) -> Result<Want, InputError
     if want.permille > 1000 {
         return Err(words.wrong("share", "thousandths of a GPU, 1 to 1000"));
     }
+    if words.get("share-max").is_some() {
+        let expected = format!("thousandths of a GPU, {} to 1000", want.permille);
+        let most = words.number("share-max", (want.permille, &expected))?.unwrap_or(0);
+        if most > 1000 {
+            return Err(words.wrong("share-max", expected));
+        }
+        want.permille_max = most;
+    }
     want.nodes_max = words.number("nodes", (1, "a whole number of nodes"))?.unwrap_or(0);
     want.gpu_memory_mib = words.number("memory", (0, "memory of each GPU in MiB"))?.unwrap_or(0);
+    let expected = "memory in MiB, at most `memory`";
+    want.gpu_memory_persistent_mib = words.number("persistent", (0, expected))?.unwrap_or(0);
+    if want.gpu_memory_persistent_mib > want.gpu_memory_mib {
+        return Err(words.wrong("persistent", expected));
+    }
     want.batch = words.number("batch", (1u32, "a whole number of samples, at least 1"))?;
     for name in words.get("kinds").unwrap_or("").split(',').filter(|name| !name.is_empty()) {
         let kind = cluster.kind(&name.to_lowercase()).ok_or_else(|| {
@@ -222,6 +246,11 @@ fn read_rules(words: &JobWords<'_>, job: &mut Job) -> Result<(), InputError> {
     }
     job.preemptible = words.get("fixed").is_none();
     job.retries_max = words.number("retries", (0, "a whole number"))?.unwrap_or(job.retries_max);
+    let name = |key: &str| match words.get(key) {
+        Some(name) if !Labels::is_name(name) => Err(words.wrong(key, Labels::NAME)),
+        found => Ok(found),
+    };
+    job.labels = Labels::of(name("affinity")?, name("anti-affinity")?, name("exclusion")?);
     job.group = words.number("group", (0, "a whole number"))?.map(GroupId);
     Ok(())
 }

@@ -45,6 +45,11 @@ columns! {
     FailsAt "fails_at_steps",
     BatchMode "batch_mode",
     Batches "batches",
+    PermilleMax "permille_max",
+    GpuMemoryPersistent "gpu_memory_persistent_mib",
+    Affinity "affinity",
+    AntiAffinity "anti_affinity",
+    Exclusion "exclusion",
 }
 
 /// How many there are.

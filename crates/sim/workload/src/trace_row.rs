@@ -11,8 +11,8 @@ use std::ops::RangeInclusive;
 use trainyard_diagnostic::{InputError, nearest};
 use trainyard_profile::GENERIC;
 use trainyard_types::{
-    BatchMode, Class, Cluster, GpuKind, GpuType, GroupId, Job, JobId, ModelId, PoolId, Span,
-    TenantId, Time, Want, Work,
+    BatchMode, Class, Cluster, GpuKind, GpuType, GroupId, Job, JobId, Labels, ModelId, PoolId,
+    Span, TenantId, Time, Want, Work,
 };
 
 /// The values of one row as text; empty ones are `None`.
@@ -190,9 +190,15 @@ impl<'a> RowReader<'a> {
         }
         want.kinds = self.kinds(row)?;
         want.permille = row.whole(Column::Permille, 1..=1000)?.unwrap_or(1000) as u16;
+        if let Some(most) = row.whole(Column::PermilleMax, i64::from(want.permille)..=1000)? {
+            want.permille_max = most as u16;
+        }
         let u32s = 0..=i64::from(u32::MAX);
         let u16s = 0..=i64::from(u16::MAX);
         want.gpu_memory_mib = row.whole(Column::GpuMemory, u32s.clone())?.unwrap_or(0) as u32;
+        let whole = if want.gpu_memory_mib == 0 { u32::MAX } else { want.gpu_memory_mib };
+        want.gpu_memory_persistent_mib =
+            row.whole(Column::GpuMemoryPersistent, 0..=i64::from(whole))?.unwrap_or(0) as u32;
         want.cpus_per_gpu = row.whole(Column::Cpus, u16s.clone())?.unwrap_or(0) as u16;
         want.memory_mib_per_gpu = row.whole(Column::Memory, u32s)?.unwrap_or(0) as u32;
         want.nodes_max = row.whole(Column::NodesMax, u16s)?.unwrap_or(0) as u16;
@@ -265,12 +271,23 @@ fn read_rules(row: &TraceRow<'_>, job: &mut Job) -> Result<(), InputError> {
     }
     job.group = row.whole(Column::Group, 0..=i64::from(u32::MAX))?.map(|id| GroupId(id as u32));
     job.declared = row.steps(Column::Declared)?;
+    job.labels = read_labels(row)?;
     if let Some(name) = row.get(Column::BatchMode) {
         let names = BatchMode::ALL.iter().map(|mode| mode.name());
         job.batch_mode = BatchMode::named(name)
             .ok_or_else(|| InputError::unknown(row.line, Column::BatchMode.name(), name, names))?;
     }
     Ok(())
+}
+
+/// With which jobs it may share a GPU.
+fn read_labels(row: &TraceRow<'_>) -> Result<Option<Box<Labels>>, InputError> {
+    let name = |column: Column| match row.get(column) {
+        Some(name) if !Labels::is_name(name) => Err(row.wrong(column, Labels::NAME)),
+        found => Ok(found),
+    };
+    let (affinity, anti) = (name(Column::Affinity)?, name(Column::AntiAffinity)?);
+    Ok(Labels::of(affinity, anti, name(Column::Exclusion)?))
 }
 
 /// When it may run, and until when that is worth anything.

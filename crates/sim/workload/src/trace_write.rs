@@ -6,7 +6,7 @@ use crate::{TraceJob, Workload};
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 use trainyard_profile::GENERIC;
-use trainyard_types::{BatchMode, Class, Cluster, Job};
+use trainyard_types::{BatchMode, Class, Cluster, Job, Labels};
 
 /// Writes CSV, with only the columns that say anything.
 pub fn write_csv(workload: &Workload, cluster: &Cluster, out: impl Write) -> io::Result<()> {
@@ -104,6 +104,11 @@ impl Writer<'_> {
             Column::Declared => job.declared.map(|work| work.0.to_string()),
             Column::FailsAt => one.fails_at.map(|work| work.0.to_string()),
             Column::BatchMode => named(job.batch_mode.name(), BatchMode::Static.name()),
+            Column::PermilleMax => unless(want.permille_max, 0),
+            Column::GpuMemoryPersistent => unless(want.gpu_memory_persistent_mib, 0),
+            Column::Affinity => label(job, |labels| &labels.affinity),
+            Column::AntiAffinity => label(job, |labels| &labels.anti_affinity),
+            Column::Exclusion => label(job, |labels| &labels.exclusion),
             Column::Batches => {
                 joined(one.batches.iter().map(|phase| format!("{}:{}", phase.from, phase.batch)))
             }
@@ -117,6 +122,10 @@ fn unless<T: PartialEq + ToString>(value: T, default: T) -> Option<String> {
 
 fn named(name: &str, default: &str) -> Option<String> {
     (name != default).then(|| name.to_owned())
+}
+
+fn label(job: &Job, which: impl Fn(&Labels) -> &Option<Box<str>>) -> Option<String> {
+    which(job.labels.as_ref()?).as_ref().map(|name| name.to_string())
 }
 
 fn joined(items: impl Iterator<Item = String>) -> Option<String> {
@@ -146,7 +155,10 @@ fn json(column: Column, text: &str) -> Value {
         | Column::Tenant
         | Column::Pool
         | Column::Class
-        | Column::BatchMode => text.into(),
+        | Column::BatchMode
+        | Column::Affinity
+        | Column::AntiAffinity
+        | Column::Exclusion => text.into(),
         Column::Preemptible => (text == "true").into(),
         Column::Kinds | Column::After | Column::Value | Column::Batches => {
             text.split('|').map(Value::from).collect::<Vec<Value>>().into()

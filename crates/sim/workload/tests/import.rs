@@ -187,6 +187,23 @@ fn chronus_has_soft_deadlines_in_minutes() {
 }
 
 #[test]
+fn salus_lists_jobs_that_come_at_once_with_their_peak_of_memory() {
+    let text = "workload,duration_s,peak_mem_mib,iterations\n\
+        vgg16_100_1min,76.735,10445.2,90\nvgg16_100_1min,617.567,10445.2,912\nodd,0,1,1\n";
+    let imported = read(text);
+    assert!(summary(&imported).starts_with("salus 3 2; 1 it ran for no time @4\n"));
+    let [short, long] = &imported.workload.jobs[..] else { panic!("two jobs") };
+    assert_eq!(
+        (short.job.want.gpu_memory_mib, short.job.want.gpu_memory_persistent_mib),
+        (10446, 0)
+    );
+    assert_eq!(short.job.model, long.job.model, "the same network at the same batch");
+    let rate = imported.workload.catalog.get(short.job.model).points[0].rate;
+    assert!((short.work.0 - 90.0).abs() < 1e-9 && (long.work.0 / rate - 617.567).abs() < 1e-6);
+    assert_eq!(imported.workload.label(long.job.id), "vgg16_100_1min:912");
+}
+
+#[test]
 fn a_job_that_accepts_several_types_burdens_them_alike() {
     let cluster = trainyard_workload::cluster::parse_line("1x2 v100, 1x6 a100").unwrap();
     let text = "id,submit_s,gpus,duration_s,kinds\n\
@@ -349,6 +366,7 @@ fn published_files_are_read_with_these_counts() {
         ("elasticflow/traces/philly_103959.csv", "elasticflow", 0, 0),
         ("gavel/traces/physical_cluster/max_min_fairness.trace", "gavel", 96, 96),
         ("pollux/workloads/workload-1.csv", "pollux", 160, 160),
+        ("salus_workloads/workloads.csv", "salus", 99, 99),
         ("tiresias/60_job.csv.gz", "tiresias", 60, 60),
         ("muri/trace1.csv.gz", "muri", 0, 0),
         (SHOCKWAVE_120, "shockwave", 120, 120),

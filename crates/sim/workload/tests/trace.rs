@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use trainyard_profile::{Batches, Catalog, ModelProfile};
 use trainyard_types::{
-    Class, Cluster, GpuType, GroupId, Job, JobId, ModelId, PoolId, Span, Tenants, Time, Want, Work,
+    Class, Cluster, GpuType, GroupId, Job, JobId, Labels, ModelId, PoolId, Span, Tenants, Time,
+    Want, Work,
 };
 use trainyard_workload::trace::{TraceContext, read_csv, read_jsonl, write_csv, write_jsonl};
 use trainyard_workload::{BatchPhase, TraceJob, Workload, cluster};
@@ -146,12 +147,16 @@ prop_compose! {
         (memory, cpus, host, nodes_max) in (0..9u32, 0..9u16, 0..9u32, 0..3u16),
         pool in prop::option::of(Just(PoolId(0))),
         batch in prop::option::of(1..5000u32),
+        (above, kept) in (0..3u16, 0..9u32),
     ) -> Want {
         Want {
             gpus_min: gpus.saturating_sub(less).max(1),
             gpus_max: gpus + more,
             kinds: kinds.into_iter().map(GpuType).collect(),
-            permille, gpu_memory_mib: memory, cpus_per_gpu: cpus, memory_mib_per_gpu: host, nodes_max, pool, batch,
+            permille,
+            permille_max: if above > 0 { permille + above * (1000 - permille) / 2 } else { 0 },
+            gpu_memory_persistent_mib: kept.min(memory),
+            gpu_memory_mib: memory, cpus_per_gpu: cpus, memory_mib_per_gpu: host, nodes_max, pool, batch,
             ..Want::gpus(gpus)
         }
     }
@@ -222,6 +227,7 @@ prop_compose! {
         value in prop::collection::btree_map(0..1u64 << 50, -9.0..9.0f64, 0..3),
         after in prop::collection::btree_set(0..count as u32, 0..2),
         (not_before, run_max) in (prop::option::of(0..1u64 << 50), prop::option::of(0..1u64 << 50)),
+        labels in prop::array::uniform3(prop::option::of("[a-z._-]{1,5}")),
         (min_run, preemptible, retries_max, group) in (0..1u64 << 40, any::<bool>(), any::<u16>(), prop::option::of(0..9u32)),
     ) -> TraceJob {
         let job = Job {
@@ -238,6 +244,7 @@ prop_compose! {
             min_run: Span(min_run),
             preemptible, retries_max,
             group: group.map(GroupId),
+            labels: Labels::of(labels[0].as_deref(), labels[1].as_deref(), labels[2].as_deref()),
             ..Job::simple(JobId(0), Time(submitted), 1)
         };
         TraceJob { fails_at: fails_at.map(Work), ..TraceJob::new(job, Work(work)) }

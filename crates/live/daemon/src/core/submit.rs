@@ -13,7 +13,7 @@ use trainyard_api::{BatchRule, Code, JobClass, JobSpec, Problem};
 use trainyard_backend::Identity;
 use trainyard_store::Write;
 use trainyard_types::{
-    BatchLimits, BatchMode, Class, End, Event, GroupId, Job, JobId, ModelId, Span, Tenant,
+    BatchLimits, BatchMode, Class, End, Event, GroupId, Job, JobId, Labels, ModelId, Span, Tenant,
     TenantId, Time, Want, Work, soft_deadline,
 };
 
@@ -272,6 +272,7 @@ impl Core {
             model,
             want,
             class: class(spec.class),
+            labels: labels(spec),
             batch_mode: batch_mode(spec.batch_mode),
             priority: spec.priority,
             weight: spec.weight,
@@ -390,11 +391,14 @@ impl Core {
             }
             want.permille = permille;
         }
-        if let Some(most) = spec.gpu_permille_max
-            && !(want.permille.min(999)..=1000).contains(&most)
-        {
-            let detail = "expected a limit from its share (`gpu_permille`, less than 1000) to 1000";
-            return Err(bad("gpu_permille_max", detail));
+        check_labels(spec)?;
+        if let Some(most) = spec.gpu_permille_max {
+            if !(want.permille.min(999)..=1000).contains(&most) {
+                let detail =
+                    "expected a limit from its share (`gpu_permille`, less than 1000) to 1000";
+                return Err(bad("gpu_permille_max", detail));
+            }
+            want.permille_max = most;
         }
         want.resizes_in_place = spec.resizes_in_place;
         want.gpu_memory_mib = spec.gpu_memory_mib;
@@ -525,6 +529,27 @@ fn check_numbers(spec: &JobSpec) -> Result<(), Problem> {
             "tolerance_seconds",
             "it counts from a deadline: give `deadline_seconds` too",
         ));
+    }
+    Ok(())
+}
+
+/// With which jobs it may share a GPU.
+fn labels(spec: &JobSpec) -> Option<Box<Labels>> {
+    let names = [&spec.affinity, &spec.anti_affinity, &spec.exclusion];
+    let [affinity, anti_affinity, exclusion] = names.map(Option::as_deref);
+    Labels::of(affinity, anti_affinity, exclusion)
+}
+
+/// Labels are names.
+fn check_labels(spec: &JobSpec) -> Result<(), Problem> {
+    for (key, name) in [
+        ("affinity", &spec.affinity),
+        ("anti_affinity", &spec.anti_affinity),
+        ("exclusion", &spec.exclusion),
+    ] {
+        if name.as_deref().is_some_and(|name| !Labels::is_name(name)) {
+            return Err(bad(key, &format!("expected {}", Labels::NAME)));
+        }
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! TOML, YAML and JSON.
 
-use crate::{NOW, jobs};
+use crate::{NOW, fault, jobs};
 use trainyard_api::{BatchRule, Checkpoint, JobClass, JobSpec, Notify, NotifyOn, Processes};
 use trainyard_jobfile::Form;
 
@@ -214,6 +214,26 @@ fn a_script_of_ones_own_and_shares_of_a_gpu_are_jobs_too() {
     let job = &jobs(Form::Toml, toml)[0];
     let found = (job.gpu_permille, job.gpu_permille_max, job.gpu_memory_mib);
     assert_eq!(found, (Some(300), Some(1000), 20 << 10));
+}
+
+#[test]
+fn shares_have_limits_and_jobs_that_share_have_labels() {
+    let toml = "command = [\"a\"]\nshare = 0.3\nshare_limit = 0.8\ngpu_memory = \"4GiB\"\n\
+                affinity = \"team\"\nanti_affinity = \"noisy\"\nexclusion = \"own\"\n";
+    let job = &jobs(Form::Toml, toml)[0];
+    assert_eq!((job.gpu_permille, job.gpu_permille_max), (Some(300), Some(800)));
+    assert_eq!(job.gpu_memory_mib, 4096);
+    let labels = [&job.affinity, &job.anti_affinity, &job.exclusion].map(Option::as_deref);
+    assert_eq!(labels, [Some("team"), Some("noisy"), Some("own")]);
+    for (text, expected) in [
+        ("share = 0.5\nshare_limit = 0.4", "at least its share, 0.5 of a GPU"),
+        ("share_limit = 0.4", "at least its share, 1 of a GPU"),
+        ("affinity = \"two words\"", "1 to 63 letters"),
+        ("share = 0.5\ngpu_share = 0.5", "once"),
+    ] {
+        let error = fault(Form::Toml, &format!("command = [\"a\"]\n{text}\n")).to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
 }
 
 #[test]
