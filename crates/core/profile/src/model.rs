@@ -2,7 +2,9 @@
 
 use crate::Training;
 use crate::batches::Batches;
+use crate::features::Features;
 use crate::host::HostTable;
+use crate::phases::Phase;
 use std::sync::Arc;
 use trainyard_types::Span;
 
@@ -46,6 +48,11 @@ pub struct ModelProfile {
     pub stages: Vec<StageTimes>,
     /// The same training at other batch sizes.
     pub batches: Option<Batches>,
+    /// What it does to a GPU that it has for itself, and what its program is made of; what interference is predicted
+    /// from.
+    pub features: Features,
+    /// How it uses its GPU over time: a cycle that repeats while it runs.
+    pub phases: Vec<Phase>,
 }
 
 impl ModelProfile {
@@ -69,6 +76,8 @@ impl ModelProfile {
             host: Vec::new(),
             stages: Vec::new(),
             batches: None,
+            features: Features::default(),
+            phases: Vec::new(),
         }
     }
 

@@ -31,6 +31,15 @@
 //! cpu = "80ms"
 //! gpu = "150ms"
 //! network = "40ms"
+//! [model.features]          # what is known of it alone, from which its speed beside others is predicted
+//! utilisation = 0.7
+//! memory_utilisation = 0.2
+//! power = 0.6
+//! batch = 64
+//! [[model.phase]]           # how it uses its GPU over time: a cycle that repeats
+//! length = "8m"
+//! utilisation = 0.9
+//! memory = 1.0              # a part of the most that it uses
 //! ```
 //!
 //! A measured training is a table `[model.training]`, whose long tables are CSV in three quotes:
@@ -56,6 +65,7 @@
 //! that are the same training at other batch sizes.
 
 mod axes;
+mod told;
 
 use crate::kinds;
 use crate::model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost};
@@ -92,7 +102,7 @@ pub fn write<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> String {
     text
 }
 
-const MODEL_KEYS: [&str; 17] = [
+const MODEL_KEYS: [&str; 19] = [
     "name",
     "source",
     "memory_mib",
@@ -110,6 +120,8 @@ const MODEL_KEYS: [&str; 17] = [
     "host",
     "stage",
     "batches",
+    "features",
+    "phase",
 ];
 
 fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
@@ -173,6 +185,12 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
     }
     if let Some(batches) = section.section("batches")? {
         model.batches = Some(axes::read_batches(&batches)?);
+    }
+    if let Some(features) = section.section("features")? {
+        model.features = told::read_features(&features)?;
+    }
+    for phase in section.sections("phase")? {
+        model.phases.push(told::read_phase(&phase)?);
     }
     Ok(model)
 }
@@ -353,6 +371,10 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
     }
     for stage in &model.stages {
         axes::write_stage(text, stage)?;
+    }
+    told::write_features(text, &model.features)?;
+    for phase in &model.phases {
+        told::write_phase(text, phase)?;
     }
     writeln!(text)
 }

@@ -5,11 +5,15 @@
 //! What is deliberately not looked at: the split of the model.
 
 use crate::batches::{Batches, rate_at};
+use crate::classes::Classes;
 use crate::colocation::{Colocation, ColocationModel, SharedGpu};
 use crate::cost::{ChangeCost, CostModel};
 use crate::curve::{Cell, Curve, power_of, source_kind};
+use crate::features::{Feature, Features};
 use crate::host::{self, HostTable};
+use crate::interference::{GraphUsage, PairSource, UsageSource};
 use crate::model::SizeCost;
+use crate::phases::{self, Monitored, Phase};
 use crate::training::{Site, StepTime};
 use crate::{BatchLimits, Catalog, Iteration, ModelProfile, Pace, StageTimes, Training};
 use smallvec::SmallVec;
@@ -31,6 +35,8 @@ pub struct Speeds {
     /// How many halvings of bandwidth lie between a rack and the core.
     core_halvings: f64,
     colocation: Arc<dyn Colocation>,
+    usage: Arc<GraphUsage>,
+    classes: Arc<Classes>,
     /// Whether speeds are as if all GPUs were as close as they were when they were measured.
     close: bool,
     costs: CostModel,
@@ -69,6 +75,8 @@ struct Moves {
     unfit: Vec<(GpuType, u32)>,
     host: Vec<HostTable>,
     batches: Option<Box<BoundBatches>>,
+    features: Features,
+    cycle: Option<(Vec<Phase>, f64)>,
 }
 
 /// The same training at several batches.
@@ -105,6 +113,8 @@ impl Speeds {
                 .collect(),
             core_halvings: libm::log2(ratio).max(0.0),
             colocation: ColocationModel::default().bind(catalog, cluster),
+            usage: Arc::new(GraphUsage::new(catalog)),
+            classes: Arc::new(Classes::new(catalog.len())),
             close: false,
             costs: CostModel::default(),
         }
@@ -148,21 +158,40 @@ impl Speeds {
     /// they slow it most; the lower of both holds.
     /// Nothing is the answer where the model was tried and does not fit.
     pub fn rate(&self, model: ModelId, config: &Config) -> Option<Rate> {
+        self.rate_by(PairSource::Measured, model, config)
+    }
+
+    /// The same, where what others on its GPUs leave it is predicted by a source instead of measured.
+    pub fn rate_by(&self, source: PairSource, model: ModelId, config: &Config) -> Option<Rate> {
         let unfit = &self.moves.get(model.index())?.unfit;
         let fits = |kind: &GpuType| !unfit.contains(&(*kind, config.gpus));
-        config.kinds.iter().all(|(kind, _)| fits(kind)).then(|| self.forced(model, config))?
+        let all_fit = config.kinds.iter().all(|(kind, _)| fits(kind));
+        all_fit.then(|| self.forced_by(source, model, config))?
     }
 
     /// Steps per second, also of a model that does not fit: a job that is put there all the same gets a speed between
     /// those of its other sizes.
     fn forced(&self, model: ModelId, config: &Config) -> Option<Rate> {
+        self.forced_by(PairSource::Measured, model, config)
+    }
+
+    fn forced_by(&self, source: PairSource, model: ModelId, config: &Config) -> Option<Rate> {
         let moves = self.moves.get(model.index())?;
+        if source == PairSource::Classified {
+            let on_gpus = self.classes.rate(model, config, self)?;
+            return Some(Rate(on_gpus * self.part(source, model, config)));
+        }
         let on_gpus = match (config.batch, &moves.batches) {
             (Some(batch), Some(batches)) => self.at_batch(batches, batch, config)?,
             (None, _) | (_, None) => self.on_gpus(model, config)?,
         };
         let host = host::part(&moves.host, config.gpus, config.host);
-        Some(Rate(on_gpus * host * self.part(model, config)))
+        Some(Rate(on_gpus * host * self.part(source, model, config)))
+    }
+
+    /// How many types the cluster has.
+    pub fn kinds(&self) -> usize {
+        self.kinds
     }
 
     /// Whether another batch changes the speed of a model.
@@ -224,7 +253,8 @@ impl Speeds {
         })?;
         let moves = self.moves.get(model.index())?;
         let host = host::part(&moves.host, config.gpus, config.host);
-        let kept = self.across(model, config)? * host * self.part(model, config);
+        let kept =
+            self.across(model, config)? * host * self.part(PairSource::Measured, model, config);
         Some(Pace { rate: Rate(pace.rate.0 * kept), ..pace })
     }
 
@@ -356,13 +386,38 @@ impl Speeds {
         stages.get(next.saturating_sub(1)).copied()
     }
 
+    /// What is known of a model that has a GPU for itself.
+    pub fn features(&self, model: ModelId) -> Option<&Features> {
+        self.moves.get(model.index()).map(|moves| &moves.features)
+    }
+
+    /// The part of the time in which a model keeps a GPU busy that it has for itself, as a source says.
+    pub fn utilisation(&self, model: ModelId, source: UsageSource) -> Option<f64> {
+        match source {
+            UsageSource::Nothing => None,
+            UsageSource::Profiled => self.features(model)?.get(Feature::Utilisation),
+            UsageSource::Graph => self.usage.utilisation(model),
+        }
+    }
+
+    /// What monitoring shows of a model so long after a job of it started; nothing where neither its phases nor its
+    /// utilisation are known.
+    pub fn monitored(&self, model: ModelId, after: Span) -> Option<Monitored> {
+        let cycle = self.moves.get(model.index())?.cycle.as_ref()?;
+        Some(phases::shown(cycle, after))
+    }
+
     /// The share of the model's largest tensor, if known.
     pub fn skew(&self, model: ModelId) -> Option<f64> {
         self.moves.get(model.index()).and_then(|moves| moves.skew)
     }
 
     /// The part of its speed a job keeps by its share and by what it meets on its GPUs.
-    fn part(&self, model: ModelId, config: &Config) -> f64 {
+    fn part(&self, source: PairSource, model: ModelId, config: &Config) -> f64 {
+        if config.beside.is_empty() && config.limit.is_none() && config.permille >= 1000 {
+            return 1.0;
+        }
+        let colocation = self.colocation.by(source).unwrap_or(self.colocation.as_ref());
         let limit = match (config.limit, config.permille) {
             (Some(limit), _) => limit,
             (None, 0) => 1000,
@@ -371,7 +426,7 @@ impl Speeds {
         let on = SharedGpu { kind: config.kind(), gpus: config.gpus };
         let met = config.beside.iter().map(|gpu| {
             let own = Occupant { model, request: gpu.request, limit, gpus: config.gpus };
-            self.colocation.kept(own, on, &gpu.others)
+            colocation.kept(own, on, &gpu.others)
         });
         let slowest = met.min_by(f64::total_cmp);
         match (slowest, limit) {
@@ -486,6 +541,8 @@ impl Moves {
             unfit,
             host: model.host.clone(),
             batches,
+            features: model.features,
+            cycle: phases::cycle(model),
         }
     }
 
