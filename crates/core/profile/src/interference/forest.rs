@@ -112,32 +112,49 @@ impl Growing<'_> {
         place
     }
 
-    /// The split, on a third of the features, after which the squares of the errors sum to least.
+    /// The split after which the squares of the errors sum to least, on a third of the features, or on more where none
+    /// of these can be split.
     fn best_split(&mut self, drawn: &[usize]) -> Option<(usize, f64)> {
-        let features = self.rows[0].len();
+        let mut features: Vec<usize> = (0..self.rows[0].len()).collect();
+        let tried = features.len().div_ceil(3);
         let mut best: Option<(f64, usize, f64)> = None;
-        for _ in 0..features.div_ceil(3) {
-            let feature = self.sequence.below(features);
-            let mut sorted: Vec<(f64, f64)> =
-                drawn.iter().map(|row| (self.rows[*row][feature], self.values[*row])).collect();
-            sorted.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-            let total: f64 = sorted.iter().map(|pair| pair.1).sum();
-            let mut low = 0.0;
-            for count in 1..sorted.len() {
-                low += sorted[count - 1].1;
-                let (left, right) = (sorted[count - 1].0, sorted[count].0);
-                if left == right || count < LEAF_MIN || sorted.len() - count < LEAF_MIN {
-                    continue;
-                }
-                // The squares of the means, weighted, are largest where those of the errors are least.
-                let high = total - low;
-                let gain = low * low / count as f64 + high * high / (sorted.len() - count) as f64;
-                if best.is_none_or(|best| gain > best.0) {
-                    best = Some((gain, feature, 0.5 * (left + right)));
-                }
+        for place in 0..features.len() {
+            if place >= tried && best.is_some() {
+                break;
+            }
+            let other = place + self.sequence.below(features.len() - place);
+            features.swap(place, other);
+            let found = self.split_on(features[place], drawn);
+            if let Some((gain, at)) = found
+                && best.is_none_or(|best| gain > best.0)
+            {
+                best = Some((gain, features[place], at));
             }
         }
         best.map(|(_, feature, at)| (feature, at))
+    }
+
+    /// The best split on one feature, and how good it is.
+    fn split_on(&self, feature: usize, drawn: &[usize]) -> Option<(f64, f64)> {
+        let mut sorted: Vec<(f64, f64)> =
+            drawn.iter().map(|row| (self.rows[*row][feature], self.values[*row])).collect();
+        sorted.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let total: f64 = sorted.iter().map(|pair| pair.1).sum();
+        let (mut low, mut best) = (0.0, None::<(f64, f64)>);
+        for count in 1..sorted.len() {
+            low += sorted[count - 1].1;
+            let (left, right) = (sorted[count - 1].0, sorted[count].0);
+            if left == right || count < LEAF_MIN || sorted.len() - count < LEAF_MIN {
+                continue;
+            }
+            // The squares of the means, weighted, are largest where those of the errors are least.
+            let high = total - low;
+            let gain = low * low / count as f64 + high * high / (sorted.len() - count) as f64;
+            if best.is_none_or(|best| gain > best.0) {
+                best = Some((gain, 0.5 * (left + right)));
+            }
+        }
+        best
     }
 }
 
