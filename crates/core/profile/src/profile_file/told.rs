@@ -48,3 +48,39 @@ pub(super) fn write_phase(text: &mut String, phase: &Phase) -> std::fmt::Result 
     writeln!(text, "[[model.phase]]\nlength = \"{length}\"")?;
     writeln!(text, "utilisation = {utilisation:?}\nmemory = {memory:?}")
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Feature;
+    use crate::profile_file::{read, write};
+
+    const OWN: &str =
+        "[[model]]\nname = \"own\"\n[[model.point]]\nkind = \"a100\"\ngpus = 1\nrate = 2.0\n";
+
+    #[test]
+    fn what_is_told_of_a_model_alone_reads_back_as_it_was_written() {
+        let told = "[model.features]\nutilisation = 0.7\nbatch = 64\nflops = 1.5e12\n\
+            [[model.phase]]\nlength = \"8m\"\nutilisation = 0.85\nmemory = 1.0\n\
+            [[model.phase]]\nlength = \"2m\"\nutilisation = 0.1\nmemory = 0.5\n";
+        let models = read(&format!("{OWN}{told}")).expect("it is well formed");
+        assert_eq!(models[0].features.get(Feature::Flops), Some(1.5e12));
+        assert_eq!(models[0].phases.len(), 2);
+        assert_eq!(read(&write(&models)), Ok(models));
+    }
+
+    #[test]
+    fn a_fault_names_its_line_and_the_nearest_key() {
+        let fault = |told: &str| read(&format!("{OWN}{told}")).unwrap_err();
+        let unknown = fault("[model.features]\nutilization = 0.7\n");
+        assert_eq!((unknown.line, unknown.nearest.as_deref()), (8, Some("utilisation")));
+        let above = fault("[model.features]\npower = 1.7\n");
+        assert!(above.line == 8 && above.to_string().contains("1.7"), "{above}");
+        let never = fault("[[model.phase]]\nlength = \"0s\"\nutilisation = 0.1\nmemory = 0.5\n");
+        assert_eq!(never.line, 8);
+        assert!(
+            fault("[[model.phase]]\nlength = \"1m\"\nmemory = 0.5\n")
+                .to_string()
+                .contains("utilisation")
+        );
+    }
+}
