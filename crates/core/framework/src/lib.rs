@@ -73,6 +73,6 @@ pub use rounds::{
 pub use score::{Greedy, Score, ScoreContext};
 pub use settings::{ConfigError, RawSettings, defaults};
 pub use state::{ChangeCursor, Live, Loan, State, Usage};
-pub use trainyard_profile::ChangeCost;
+pub use trainyard_profile::{ChangeCost, Monitored, PairSource, UsageSource};
 pub use view::{Beliefs, JobRef, Snapshot, View};
 pub use windows::{Windows, lead, leaves_at};

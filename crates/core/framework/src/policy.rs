@@ -3,6 +3,7 @@
 use crate::{Admission, AdmissionControl, Ask, Free, Offer, View};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng;
+use trainyard_profile::{PairSource, UsageSource};
 use trainyard_types::{Change, JobId, Knobs, Placement, Quality, Span};
 
 /// Which job gets how much. The contract is written in the crate's documentation.
@@ -129,6 +130,24 @@ pub struct Needs {
     pub topology: bool,
     /// Times of single passes, measured before a job runs for good.
     pub trials: Trials,
+    /// Where what it is told of jobs beside each other comes from: predictors that belong to a paper are beliefs that
+    /// its pipeline is given.
+    #[serde(skip_serializing_if = "is_measured")]
+    pub pairs: PairSource,
+    /// How busy jobs keep a GPU, and what else is known of them alone.
+    #[serde(skip_serializing_if = "is_untold")]
+    pub usage: UsageSource,
+    /// What monitoring has shown of the jobs that run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub monitoring: bool,
+}
+
+fn is_measured(source: &PairSource) -> bool {
+    *source == PairSource::Measured
+}
+
+fn is_untold(source: &UsageSource) -> bool {
+    *source == UsageSource::Nothing
 }
 
 /// Where passes of a job were timed before it runs for good.
@@ -152,6 +171,9 @@ impl Needs {
         shared_rates: false,
         topology: false,
         trials: Trials::Nowhere,
+        pairs: PairSource::Measured,
+        usage: UsageSource::Nothing,
+        monitoring: false,
     };
     /// An estimate of the work left.
     pub const ESTIMATE: Needs = Needs { work_left: Knowledge::Estimate, ..Needs::NOTHING };
@@ -164,6 +186,9 @@ impl Needs {
             shared_rates: self.shared_rates || other.shared_rates,
             topology: self.topology || other.topology,
             trials: self.trials.max(other.trials),
+            pairs: self.pairs.max(other.pairs),
+            usage: self.usage.max(other.usage),
+            monitoring: self.monitoring || other.monitoring,
         }
     }
 }

@@ -4,7 +4,10 @@ use crate::{Free, Knowledge, Loan, Needs, State, Trials, links};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use trainyard_profile::training::StepTime;
-use trainyard_profile::{BatchLimits, Batches, ChangeCost, HostTable, StageTimes};
+use trainyard_profile::{
+    BatchLimits, Batches, ChangeCost, Features, HostTable, Monitored, PairSource, StageTimes,
+    UsageSource,
+};
 use trainyard_types::{
     Cluster, Config, GpuType, Job, JobId, JobState, Load, ModelId, Placement, Rate, Sample, Span,
     TenantId, Tenants, Time, Traffic, Work,
@@ -24,6 +27,26 @@ pub trait Beliefs: Send + Sync {
     /// matter.
     fn rate_on_links(&self, job: &Job, on: &Config, _mbps: f64) -> Option<Rate> {
         self.rate(job, on)
+    }
+
+    /// The same, where what others on its GPUs leave it comes from a source of predictions.
+    fn rate_by(&self, job: &Job, on: &Config, _source: PairSource) -> Option<Rate> {
+        self.rate(job, on)
+    }
+
+    /// The part of the time in which a job keeps a GPU busy that it has for itself, as a source says.
+    fn utilisation(&self, _job: &Job, _source: UsageSource) -> Option<f64> {
+        None
+    }
+
+    /// What else is known of a job that has a GPU for itself.
+    fn features(&self, _job: &Job) -> Option<&Features> {
+        None
+    }
+
+    /// What monitoring showed of a job so long after it started. The view asks about the past alone.
+    fn monitored(&self, _job: &Job, _after: Span) -> Option<Monitored> {
+        None
     }
 
     /// What it costs to move a job: from nothing to start, to nothing to stop.
@@ -233,7 +256,39 @@ impl<'a> View<'a> {
         if !self.needs.rates {
             return None;
         }
-        self.beliefs.rate(job.spec, on)
+        match self.needs.pairs {
+            PairSource::Measured => self.beliefs.rate(job.spec, on),
+            source => self.beliefs.rate_by(job.spec, on, source),
+        }
+    }
+
+    /// The part of the time in which a job keeps a GPU busy that it has for itself, by the source that the policy
+    /// declared; nothing without one, and where that source does not know.
+    pub fn utilisation(&self, job: JobRef<'_>) -> Option<f64> {
+        self.beliefs.utilisation(job.spec, self.needs.usage)
+    }
+
+    /// What is known of a job that has a GPU for itself; nothing for a policy that did not declare the need.
+    pub fn features(&self, job: JobRef<'_>) -> Option<&'a Features> {
+        let told = self.needs.usage != UsageSource::Nothing;
+        told.then(|| self.beliefs.features(job.spec)).flatten()
+    }
+
+    /// What monitoring has shown of a job that runs, oldest first: at moments so far apart, within a window that ends now
+    /// and begins no earlier than its last start. Empty for a job that does not run, where nothing is monitored, and for
+    /// a policy that did not declare the need.
+    pub fn monitored(&self, job: JobRef<'_>, window: Span, every: Span) -> Vec<Monitored> {
+        let started = job.state.last_start.filter(|_| job.state.held.is_some());
+        let Some(started) = started.filter(|at| self.needs.monitoring && *at <= self.now) else {
+            return Vec::new();
+        };
+        let ran = self.now.since(started);
+        let first = ran.0.saturating_sub(window.0);
+        let moments = (first..=ran.0).rev().step_by(every.0.max(1) as usize);
+        let mut seen: Vec<Monitored> =
+            moments.map_while(|after| self.beliefs.monitored(job.spec, Span(after))).collect();
+        seen.reverse();
+        seen
     }
 
     /// How fast a job would run with whole GPUs in one place, beside the traffic of all other jobs with a grant; as

@@ -1,10 +1,11 @@
 //! The one table that makes policies, placers, admission controls and tuners exist.
 
 use crate::{
-    admit, afs_l, afs_p, allox, antman, chronus, conservative, dally, easy, edf, elas, elasticflow,
-    fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet, hypersched,
-    kubeshare, kungfu, las, least_laxity, lucid, lyra, muri_antman, muri_l, muri_s, optimus, place,
-    pollux, priority, salus, shockwave, sia, sjf, srsf, srtf, synergy, themis, tiresias,
+    admit, afs_l, afs_p, allox, antman, chronus, co_scheml, conservative, dally, easy, edf, elas,
+    elasticflow, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet,
+    horus, hypersched, kube_knots, kubeshare, kungfu, las, least_laxity, lucid, lyra, muri_antman,
+    muri_l, muri_s, optimus, place, pollux, priority, quasar, salus, shockwave, sia, sjf, srsf, srtf,
+    synergy, themis, tiresias,
 };
 use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -38,6 +39,10 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &muri_l::ENTRY,
     &muri_antman::ENTRY,
     &antman::ENTRY,
+    &co_scheml::ENTRY,
+    &horus::ENTRY,
+    &kube_knots::ENTRY,
+    &quasar::ENTRY,
     &gavel::max_min::ENTRY,
     &gavel::finish_time::ENTRY,
     &gavel::makespan::ENTRY,

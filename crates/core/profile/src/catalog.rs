@@ -2,6 +2,7 @@
 
 use crate::{ModelProfile, zoo};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use trainyard_diagnostic::{InputError, nearest};
 use trainyard_types::ModelId;
 
@@ -11,7 +12,7 @@ pub const GENERIC: &str = "generic";
 /// All models of a run. Model 0 is always [`GENERIC`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Catalog {
-    models: Vec<ModelProfile>,
+    models: Vec<Arc<ModelProfile>>,
     ids: BTreeMap<String, ModelId>,
 }
 
@@ -34,12 +35,12 @@ impl Catalog {
     /// Adds a model; one of the same name is replaced and keeps its id.
     pub fn add(&mut self, profile: ModelProfile) -> ModelId {
         if let Some(id) = self.find(&profile.name) {
-            self.models[id.index()] = profile;
+            self.models[id.index()] = Arc::new(profile);
             return id;
         }
         let id = ModelId(self.models.len() as u32);
         self.ids.insert(profile.name.clone(), id);
-        self.models.push(profile);
+        self.models.push(Arc::new(profile));
         id
     }
 
@@ -81,7 +82,12 @@ impl Catalog {
 
     /// Each with its id.
     pub fn iter(&self) -> impl Iterator<Item = (ModelId, &ModelProfile)> {
-        self.models.iter().enumerate().map(|(index, model)| (ModelId(index as u32), model))
+        self.models.iter().enumerate().map(|(index, model)| (ModelId(index as u32), model.as_ref()))
+    }
+
+    /// All models in order of id, to be kept without a copy.
+    pub fn shared(&self) -> &[Arc<ModelProfile>] {
+        &self.models
     }
 }
 

@@ -12,6 +12,7 @@ pub use stages::{Guarded, Interleaved, StageTable};
 pub use token::TokenShares;
 
 use crate::Catalog;
+use crate::interference::PairSource;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -30,6 +31,11 @@ pub struct SharedGpu {
 pub trait Colocation: fmt::Debug + Send + Sync {
     /// The part of its speed alone that a job keeps on a GPU beside others; 0 if they do not fit together.
     fn kept(&self, own: Occupant, on: SharedGpu, others: &[Occupant]) -> f64;
+
+    /// The same as one source of predictions would have it, where this model can be predicted.
+    fn by(&self, _source: PairSource) -> Option<&dyn Colocation> {
+        None
+    }
 
     /// Seconds in which each of several jobs on the same GPUs does one iteration, where they go on together; nothing
     /// where each has a pace of its own. To the last bit, for that decides which of equally good groups are made.

@@ -14,7 +14,7 @@
 
 pub mod choose;
 pub mod fill;
-mod low_rank;
+pub(crate) mod low_rank;
 mod nearest;
 pub mod table;
 pub mod tensor;

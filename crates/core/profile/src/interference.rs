@@ -1,71 +1,70 @@
-//! What predicts how much two jobs slow each other on one GPU.
+//! What predicts how much jobs slow each other on one GPU.
 //!
-//! The pairs measured on an H200, each seen from both sides, with what is known of both jobs alone; predictors of the
-//! part of its speed that a job keeps; and how far each is off for models that it has not seen.
+//! Measured pairs, each seen from both sides, with what is known of the jobs alone; predictors of the part of its speed
+//! that a job keeps; and how far each is off for models that it has not seen.
+//!
+//! - [`measured`]: the pairs measured on an H200; [`of_models`] those of any profiles; [`lucid`] those of Lucid's table.
+//! - [`predictor`]: what goes by which features; `forest` stands behind some of them.
+//! - [`graph`]: the utilisation of a GPU from the description of a model (Horus).
+//! - [`study()`]: errors with models held out, beside those that nothing can avoid.
+//! - [`source`]: which predictor beliefs go by, and what they then say.
 
+mod forest;
+pub mod graph;
+pub mod lucid;
 pub mod predictor;
+pub mod source;
 pub mod study;
+mod tables;
 
 pub use predictor::{Prediction, Predictor};
+pub use source::{GraphUsage, PairSource, PredictedPairs, UsageSource};
 pub use study::{PredictorErrors, Study, study};
+pub(crate) use tables::{alone, measured_alone};
+pub use tables::{alone_rows, measured, of_models};
 
-use crate::Sharing;
-use crate::zoo::{self, Row};
+use crate::Features;
 
 /// What is known of a job that has a GPU for itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alone {
     /// The network, whatever its batch and precision.
     pub architecture: String,
-    /// The part of the time in which any kernel ran, as `nvidia-smi` tells.
-    pub utilisation: f64,
-    /// The part of the time in which memory was read or written, likewise.
-    pub memory_utilisation: f64,
-    /// Power drawn, as a part of what the GPU may draw.
-    pub power: f64,
+    /// What it does to the GPU, and what its program is made of.
+    pub features: Features,
 }
 
-/// One job beside another.
+/// The machine that jobs are on, as far as a predictor may look at it.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Machine {
+    /// Training speed relative to a V100.
+    pub speed: f64,
+    /// Memory of the GPU.
+    pub memory_gib: f64,
+    /// Board power.
+    pub watts: f64,
+}
+
+impl Machine {
+    /// What is generally known of a type of GPU.
+    pub fn of(kind: &str) -> Machine {
+        crate::kinds::facts(kind).map_or_else(Machine::default, |facts| Machine {
+            speed: facts.speed,
+            memory_gib: f64::from(facts.memory_gib),
+            watts: f64::from(facts.watts),
+        })
+    }
+}
+
+/// One job beside others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Met {
     /// The job.
     pub own: Alone,
-    /// The one beside it.
-    pub other: Alone,
+    /// Those beside it; one in all tables that are at hand.
+    pub others: Vec<Alone>,
+    /// Where they are.
+    pub on: Machine,
     /// The part of its speed that it kept.
     pub kept: f64,
-}
-
-/// What an H200 may draw, in watts.
-const POWER_MAX: f64 = 700.0;
-/// Its speed is the host's, not the GPU's.
-const ON_THE_HOST: &str = "a3c_cpu";
-
-/// All measured pairs of one way of sharing, seen from both sides. A job that computes on the host is left out.
-pub fn measured(sharing: Sharing) -> Vec<Met> {
-    let rows = zoo::h200_pair_rows(sharing);
-    let solo = zoo::h200_pair_rows(Sharing::TimeSliced);
-    let alone = |row: &Row, side: u8| -> Option<Alone> {
-        let entry = zoo::side(row, side);
-        let found = solo
-            .iter()
-            .find(|row| zoo::text(row, "mode").ends_with("-solo") && zoo::side(row, 1) == entry)?;
-        Some(Alone {
-            architecture: entry.0.to_owned(),
-            utilisation: zoo::number(found, "gpu_util") / 100.0,
-            memory_utilisation: zoo::number(found, "mem_util") / 100.0,
-            power: zoo::number(found, "power_w") / POWER_MAX,
-        })
-    };
-    let mut met = Vec::new();
-    for row in rows.iter().filter(|row| !zoo::text(row, "norm1").is_empty()) {
-        let (Some(one), Some(two)) = (alone(row, 1), alone(row, 2)) else { continue };
-        if one.architecture == ON_THE_HOST || two.architecture == ON_THE_HOST {
-            continue;
-        }
-        let (first, second) = (zoo::number(row, "norm1"), zoo::number(row, "norm2"));
-        met.push(Met { own: one.clone(), other: two.clone(), kept: first });
-        met.push(Met { own: two, other: one, kept: second });
-    }
-    met
 }

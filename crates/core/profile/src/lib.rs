@@ -13,6 +13,9 @@
 //! - [`training`]: measured trainings, whose speed follows batch size and epoch.
 //! - [`goodput`]: how fast a training learns, fitted to what was seen of it.
 //! - [`kinds`]: general facts about types of GPU, for models that were never measured on one.
+//! - [`features`], [`interference`]: what is known of a job alone, and what it says about the job beside others.
+//! - [`classes`]: what a job is like, completed from two short runs in each classification.
+//! - [`phases`]: how a job uses its GPU over time, as monitoring would show it.
 //! - [`complete`]: speeds of pairs that were not measured, from those that were.
 //! - [`nnls`], [`optimus`]: Optimus's models of speed and loss, fitted to what was seen of a job.
 //! - [`cost`]: the price of a change.
@@ -23,10 +26,12 @@
 
 pub mod batches;
 pub mod catalog;
+pub mod classes;
 pub mod colocation;
 pub mod complete;
 pub mod cost;
 mod curve;
+pub mod features;
 pub mod goodput;
 pub mod gradient_noise;
 pub mod host;
@@ -36,6 +41,7 @@ pub mod kinds;
 pub mod model;
 pub mod nnls;
 pub mod optimus;
+pub mod phases;
 pub mod profile_file;
 pub mod speeds;
 pub mod traffic;
@@ -46,8 +52,11 @@ pub use batches::Batches;
 pub use catalog::{Catalog, GENERIC};
 pub use colocation::{Colocation, ColocationModel, SharedGpu, Sharing};
 pub use cost::{ChangeCost, CostModel, CostModelError};
+pub use features::{Feature, Features};
 pub use host::HostTable;
+pub use interference::{PairSource, UsageSource};
 pub use model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost, StageTimes};
+pub use phases::{Monitored, Phase};
 pub use speeds::Speeds;
 pub use traffic::ModelTraffic;
 pub use training::{BatchLimits, BatchSplit, Iteration, Pace, Training};

@@ -2,7 +2,9 @@
 
 use crate::Training;
 use crate::batches::Batches;
+use crate::features::Features;
 use crate::host::HostTable;
+use crate::phases::Phase;
 use crate::traffic::ModelTraffic;
 use std::sync::Arc;
 use trainyard_types::Span;
@@ -49,6 +51,11 @@ pub struct ModelProfile {
     pub batches: Option<Batches>,
     /// What an iteration moves over links, if that is known.
     pub traffic: Option<ModelTraffic>,
+    /// What it does to a GPU that it has for itself, and what its program is made of; what interference is predicted
+    /// from.
+    pub features: Features,
+    /// How it uses its GPU over time: a cycle that repeats while it runs.
+    pub phases: Vec<Phase>,
 }
 
 impl ModelProfile {
@@ -73,6 +80,8 @@ impl ModelProfile {
             stages: Vec::new(),
             batches: None,
             traffic: None,
+            features: Features::default(),
+            phases: Vec::new(),
         }
     }
 

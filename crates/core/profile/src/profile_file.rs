@@ -31,6 +31,15 @@
 //! cpu = "80ms"
 //! gpu = "150ms"
 //! network = "40ms"
+//! [model.features]          # what is known of it alone, from which its speed beside others is predicted
+//! utilisation = 0.7
+//! memory_utilisation = 0.2
+//! power = 0.6
+//! batch = 64
+//! [[model.phase]]           # how it uses its GPU over time: a cycle that repeats
+//! length = "8m"
+//! utilisation = 0.9
+//! memory = 1.0              # a part of the most that it uses
 //! ```
 //!
 //! A measured training is a table `[model.training]`, whose long tables are CSV in three quotes:
@@ -58,6 +67,7 @@
 //! iteration moves and over which links the points were measured.
 
 mod axes;
+mod told;
 
 use crate::kinds;
 use crate::model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost};
@@ -94,7 +104,7 @@ pub fn write<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> String {
     text
 }
 
-const MODEL_KEYS: [&str; 18] = [
+const MODEL_KEYS: [&str; 20] = [
     "name",
     "source",
     "memory_mib",
@@ -113,6 +123,8 @@ const MODEL_KEYS: [&str; 18] = [
     "stage",
     "batches",
     "traffic",
+    "features",
+    "phase",
 ];
 
 fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
@@ -179,6 +191,12 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
     }
     if let Some(traffic) = section.section("traffic")? {
         model.traffic = Some(axes::read_traffic(&traffic)?);
+    }
+    if let Some(features) = section.section("features")? {
+        model.features = told::read_features(&features)?;
+    }
+    for phase in section.sections("phase")? {
+        model.phases.push(told::read_phase(&phase)?);
     }
     Ok(model)
 }
@@ -362,6 +380,10 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
     }
     for stage in &model.stages {
         axes::write_stage(text, stage)?;
+    }
+    told::write_features(text, &model.features)?;
+    for phase in &model.phases {
+        told::write_phase(text, phase)?;
     }
     writeln!(text)
 }

@@ -7,11 +7,15 @@
 mod on_links;
 
 use crate::batches::{Batches, rate_at};
+use crate::classes::Classes;
 use crate::colocation::{Colocation, ColocationModel, SharedGpu};
 use crate::cost::{ChangeCost, CostModel};
 use crate::curve::{Cell, Curve, power_of, source_kind};
+use crate::features::{Feature, Features};
 use crate::host::{self, HostTable};
+use crate::interference::{GraphUsage, PairSource, UsageSource};
 use crate::model::SizeCost;
+use crate::phases::{self, Monitored, Phase};
 use crate::traffic::ModelTraffic;
 use crate::training::{Site, StepTime};
 use crate::{BatchLimits, Catalog, Iteration, ModelProfile, Pace, StageTimes, Training};
@@ -37,6 +41,8 @@ pub struct Speeds {
     colocation: Arc<dyn Colocation>,
     /// Where links are declared one by one.
     links: Option<OnLinks>,
+    usage: Arc<GraphUsage>,
+    classes: Arc<Classes>,
     /// Whether speeds are as if all GPUs were as close as they were when they were measured.
     close: bool,
     costs: CostModel,
@@ -76,6 +82,8 @@ struct Moves {
     host: Vec<HostTable>,
     batches: Option<Box<BoundBatches>>,
     traffic: Option<ModelTraffic>,
+    features: Features,
+    cycle: Option<(Vec<Phase>, f64)>,
 }
 
 /// The same training at several batches.
@@ -113,6 +121,8 @@ impl Speeds {
             core_halvings: libm::log2(ratio).max(0.0),
             colocation: ColocationModel::default().bind(catalog, cluster),
             links: OnLinks::new(cluster),
+            usage: Arc::new(GraphUsage::new(catalog)),
+            classes: Arc::new(Classes::new(catalog.len())),
             close: false,
             costs: CostModel::default(),
         }
@@ -158,7 +168,12 @@ impl Speeds {
     /// Where links are declared and the traffic of the model is known, its speed is that on links which no other job
     /// uses, as far apart as the config says; nodes and racks then count by their links alone.
     pub fn rate(&self, model: ModelId, config: &Config) -> Option<Rate> {
-        let rate = self.measured_rate(model, config)?;
+        self.rate_by(PairSource::Measured, model, config)
+    }
+
+    /// The same, where what others on its GPUs leave it is predicted by a source instead of measured.
+    pub fn rate_by(&self, source: PairSource, model: ModelId, config: &Config) -> Option<Rate> {
+        let rate = self.rate_off_links(source, model, config)?;
         match self.is_on_links(model) {
             true => Some(Rate(rate.0 * self.kept_when_idle(model, config, rate))),
             false => Some(rate),
@@ -167,21 +182,44 @@ impl Speeds {
 
     /// The same as it was measured, whatever the links.
     fn measured_rate(&self, model: ModelId, config: &Config) -> Option<Rate> {
+        self.rate_off_links(PairSource::Measured, model, config)
+    }
+
+    fn rate_off_links(
+        &self,
+        source: PairSource,
+        model: ModelId,
+        config: &Config,
+    ) -> Option<Rate> {
         let unfit = &self.moves.get(model.index())?.unfit;
         let fits = |kind: &GpuType| !unfit.contains(&(*kind, config.gpus));
-        config.kinds.iter().all(|(kind, _)| fits(kind)).then(|| self.forced(model, config))?
+        let all_fit = config.kinds.iter().all(|(kind, _)| fits(kind));
+        all_fit.then(|| self.forced_by(source, model, config))?
     }
 
     /// Steps per second, also of a model that does not fit: a job that is put there all the same gets a speed between
     /// those of its other sizes.
     fn forced(&self, model: ModelId, config: &Config) -> Option<Rate> {
+        self.forced_by(PairSource::Measured, model, config)
+    }
+
+    fn forced_by(&self, source: PairSource, model: ModelId, config: &Config) -> Option<Rate> {
         let moves = self.moves.get(model.index())?;
+        if source == PairSource::Classified {
+            let on_gpus = self.classes.rate(model, config, self)?;
+            return Some(Rate(on_gpus * self.part(source, model, config)));
+        }
         let on_gpus = match (config.batch, &moves.batches) {
             (Some(batch), Some(batches)) => self.at_batch(batches, batch, config)?,
             (None, _) | (_, None) => self.on_gpus(model, config)?,
         };
         let host = host::part(&moves.host, config.gpus, config.host);
-        Some(Rate(on_gpus * host * self.part(model, config)))
+        Some(Rate(on_gpus * host * self.part(source, model, config)))
+    }
+
+    /// How many types the cluster has.
+    pub fn kinds(&self) -> usize {
+        self.kinds
     }
 
     /// Whether another batch changes the speed of a model.
@@ -244,7 +282,8 @@ impl Speeds {
         })?;
         let moves = self.moves.get(model.index())?;
         let host = host::part(&moves.host, config.gpus, config.host);
-        let kept = self.across(model, config)? * host * self.part(model, config);
+        let kept =
+            self.across(model, config)? * host * self.part(PairSource::Measured, model, config);
         Some(Pace { rate: Rate(pace.rate.0 * kept), ..pace })
     }
 
@@ -377,13 +416,38 @@ impl Speeds {
         stages.get(next.saturating_sub(1)).copied()
     }
 
+    /// What is known of a model that has a GPU for itself.
+    pub fn features(&self, model: ModelId) -> Option<&Features> {
+        self.moves.get(model.index()).map(|moves| &moves.features)
+    }
+
+    /// The part of the time in which a model keeps a GPU busy that it has for itself, as a source says.
+    pub fn utilisation(&self, model: ModelId, source: UsageSource) -> Option<f64> {
+        match source {
+            UsageSource::Nothing => None,
+            UsageSource::Profiled => self.features(model)?.get(Feature::Utilisation),
+            UsageSource::Graph => self.usage.utilisation(model),
+        }
+    }
+
+    /// What monitoring shows of a model so long after a job of it started; nothing where neither its phases nor its
+    /// utilisation are known.
+    pub fn monitored(&self, model: ModelId, after: Span) -> Option<Monitored> {
+        let cycle = self.moves.get(model.index())?.cycle.as_ref()?;
+        Some(phases::shown(cycle, after))
+    }
+
     /// The share of the model's largest tensor, if known.
     pub fn skew(&self, model: ModelId) -> Option<f64> {
         self.moves.get(model.index()).and_then(|moves| moves.skew)
     }
 
     /// The part of its speed a job keeps by its share and by what it meets on its GPUs.
-    fn part(&self, model: ModelId, config: &Config) -> f64 {
+    fn part(&self, source: PairSource, model: ModelId, config: &Config) -> f64 {
+        if config.beside.is_empty() && config.limit.is_none() && config.permille >= 1000 {
+            return 1.0;
+        }
+        let colocation = self.colocation.by(source).unwrap_or(self.colocation.as_ref());
         let limit = match (config.limit, config.permille) {
             (Some(limit), _) => limit,
             (None, 0) => 1000,
@@ -400,7 +464,7 @@ impl Speeds {
             };
             match config.lane {
                 Some(_) => self.in_lanes(own, on, &gpu.others),
-                None => self.colocation.kept(own, on, &gpu.others),
+                None => colocation.kept(own, on, &gpu.others),
             }
         });
         let slowest = met.min_by(f64::total_cmp);
@@ -541,6 +605,8 @@ impl Moves {
             batches,
             // The times of a measured training hold its exchange of gradients already.
             traffic: model.traffic.clone().filter(|_| model.training.is_none()),
+            features: model.features,
+            cycle: phases::cycle(model),
         }
     }
 

@@ -4,6 +4,8 @@
 //! - `gavel-*`, `muri-*`, `elasticflow-*`, `pollux-*`: `data/published.toml`, facts from published tables.
 //! - `generic`: one second of work each second, for traces that only tell durations.
 
+use crate::features::{Feature, Features};
+use crate::interference::measured_alone;
 use crate::{Catalog, ModelProfile, ModelTraffic, Pair, Point, Sharing, SizeCost, profile_file};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -92,7 +94,7 @@ const H200_ENTRIES: [(&str, &str, &str); 20] = [
 pub(crate) type Row = BTreeMap<String, String>;
 
 fn h200_models() -> Vec<ModelProfile> {
-    let solo = rows(include_str!("../data/h200/solo.csv"));
+    let solo = h200_solo_rows();
     let sliced = h200_pair_rows(Sharing::TimeSliced);
     let mps = h200_pair_rows(Sharing::Mps);
     let moves = rows(include_str!("../data/h200/checkpoint.csv"));
@@ -113,6 +115,7 @@ fn h200_models() -> Vec<ModelProfile> {
         model.pairs = h200_pairs(entry, &sliced, &mps);
         let counted = solo.iter().find(|row| text(row, "model") == architecture);
         model.traffic = counted.map(|row| ModelTraffic::gradients(number(row, "params")));
+        model.features = h200_features(entry, &solo, &sliced);
         models.push(model);
     }
     models
@@ -124,6 +127,48 @@ pub(crate) fn h200_pair_rows(sharing: Sharing) -> Vec<Row> {
         Sharing::TimeSliced => include_str!("../data/h200/pairs_timesliced.csv"),
         Sharing::Mps => include_str!("../data/h200/pairs_mps.csv"),
     })
+}
+
+/// What was measured of models that had the GPU for themselves.
+pub(crate) fn h200_solo_rows() -> Vec<Row> {
+    rows(include_str!("../data/h200/solo.csv"))
+}
+
+/// Parameters of an architecture that was measured.
+pub(crate) fn parameters(architecture: &str) -> Option<f64> {
+    static COUNTS: OnceLock<BTreeMap<String, f64>> = OnceLock::new();
+    let counts = COUNTS.get_or_init(|| {
+        let rows = h200_solo_rows();
+        rows.iter().map(|row| (text(row, "model").to_owned(), number(row, "params"))).collect()
+    });
+    counts.get(architecture).copied()
+}
+
+/// Which kind of operator an architecture is made of: 1 for the kind that most of its work is in by its published
+/// description, 0 for the others; nothing for one that is not known.
+pub(crate) fn operator_mix(architecture: &str) -> Vec<(Feature, f64)> {
+    let most = match architecture {
+        "resnet18" | "resnet50" | "mobilenet_v3_large" | "vgg16" | "dcgan" => Feature::Convolution,
+        "vit_b_16" | "bert_base" | "gpt2_small" | "llama_1b" => Feature::Matrix,
+        "lstm_lm" => Feature::Recurrent,
+        "ncf" => Feature::Embedding,
+        _ => return Vec::new(),
+    };
+    let kinds = [Feature::Convolution, Feature::Matrix, Feature::Recurrent, Feature::Embedding];
+    kinds.into_iter().map(|kind| (kind, if kind == most { 1.0 } else { 0.0 })).collect()
+}
+
+/// What the measurements say of a model that had the GPU for itself: in the run of the pairs, else in the solo one.
+fn h200_features(entry: (&str, &str, &str), solo: &[Row], sliced: &[Row]) -> Features {
+    let in_pairs = |row: &&Row| text(row, "mode").ends_with("-solo") && side(row, 1) == entry;
+    if let Some(row) = sliced.iter().find(in_pairs) {
+        return measured_alone(entry, row, number(row, "mib1"));
+    }
+    let is_it =
+        |row: &&Row| (text(row, "model"), text(row, "batch"), text(row, "precision")) == entry;
+    solo.iter()
+        .find(is_it)
+        .map_or_else(Features::default, |row| measured_alone(entry, row, number(row, "peak_mib")))
 }
 
 fn h200_name((architecture, batch, precision): (&str, &str, &str)) -> String {

@@ -41,6 +41,15 @@ impl Occupant {
     pub fn unlimited(model: ModelId) -> Occupant {
         Occupant { model, request: 0, limit: 1000, gpus: 0, lane: None }
     }
+
+    /// What another keeps beside it that would keep `kept` beside it without a limit: one that may use a part of the
+    /// GPU's time is in the way for that part of it.
+    pub fn lessened(&self, kept: f64) -> f64 {
+        match self.limit {
+            1000.. => kept,
+            limit => 1.0 - (1.0 - kept) * f64::from(limit) / 1000.0,
+        }
+    }
 }
 
 /// What a job meets on some of its GPUs.

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_framework::{Beliefs, ChangeCost};
 use trainyard_profile::training::StepTime;
-use trainyard_profile::{BatchLimits, Batches, HostTable, Speeds, StageTimes};
+use trainyard_profile::{
+    BatchLimits, Batches, Features, HostTable, PairSource, Speeds, StageTimes, UsageSource,
+};
 use trainyard_types::{Config, GpuType, Job, JobId, ModelId, Rate, Sample, Span, TenantId, Work};
 
 /// Names without a profile of which something is remembered at most. Beyond it the tenant with the most names loses
@@ -135,9 +137,14 @@ impl Beliefs for Learnt {
     }
 
     fn rate(&self, job: &Job, on: &Config) -> Option<Rate> {
+        self.rate_by(job, on, PairSource::Measured)
+    }
+
+    fn rate_by(&self, job: &Job, on: &Config, source: PairSource) -> Option<Rate> {
         if self.has_profile(job) {
             let factor = self.kin.get(&job.model).map_or(1.0, |kin| kin.factor_on(on));
-            return self.speeds.rate(job.model, on).map(|rate| Rate(rate.0 * factor));
+            let told = self.speeds.rate_by(source, job.model, on);
+            return told.map(|rate| Rate(rate.0 * factor));
         }
         // Without a profile speed grows with the number of GPUs as it did where the job ran or, until it ran on two
         // numbers, as it did for jobs of the same name, and at last in proportion; it begins with one second of work a
@@ -148,6 +155,14 @@ impl Beliefs for Learnt {
         let asked = f64::from(job.want.gpus.max(1));
         let rate = rate.unwrap_or_else(|| libm::pow(f64::from(on.gpus) / asked, slope));
         Some(Rate(rate * share_of(job, on)))
+    }
+
+    fn utilisation(&self, job: &Job, source: UsageSource) -> Option<f64> {
+        self.has_profile(job).then(|| self.speeds.utilisation(job.model, source)).flatten()
+    }
+
+    fn features(&self, job: &Job) -> Option<&Features> {
+        self.has_profile(job).then(|| self.speeds.features(job.model)).flatten()
     }
 
     fn change(&self, job: &Job, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {

@@ -4,9 +4,12 @@ use crate::sizes::Sizes;
 use std::sync::Arc;
 use trainyard_framework::Beliefs;
 use trainyard_profile::training::StepTime;
-use trainyard_profile::{BatchLimits, Batches, ChangeCost, HostTable, Pace, StageTimes};
+use trainyard_profile::{
+    BatchLimits, Batches, ChangeCost, Features, HostTable, Monitored, Pace, PairSource, StageTimes,
+    UsageSource,
+};
 use trainyard_sim::Truth;
-use trainyard_types::{Config, GpuType, Job, JobId, ModelId, Rate, Work};
+use trainyard_types::{Config, GpuType, Job, JobId, ModelId, Rate, Span, Work};
 use trainyard_workload::TraceJob;
 
 /// A world in which everything is as it is believed to be.
@@ -36,6 +39,22 @@ pub(crate) struct Frozen(pub(crate) Arc<dyn Beliefs>);
 impl Beliefs for Frozen {
     fn rate(&self, job: &Job, on: &Config) -> Option<Rate> {
         self.0.rate(job, on)
+    }
+
+    fn rate_by(&self, job: &Job, on: &Config, source: PairSource) -> Option<Rate> {
+        self.0.rate_by(job, on, source)
+    }
+
+    fn utilisation(&self, job: &Job, source: UsageSource) -> Option<f64> {
+        self.0.utilisation(job, source)
+    }
+
+    fn monitored(&self, job: &Job, after: Span) -> Option<Monitored> {
+        self.0.monitored(job, after)
+    }
+
+    fn features(&self, job: &Job) -> Option<&Features> {
+        self.0.features(job)
     }
 
     fn change(&self, job: &Job, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {

@@ -4,7 +4,7 @@ use crate::curve::Curves;
 use crate::metrics::Summary;
 use serde::Serialize;
 use serde_json::{Value, json};
-use trainyard_framework::{Knowledge, Needs, Trials};
+use trainyard_framework::{Knowledge, Needs, PairSource, Trials, UsageSource};
 use trainyard_sim::Outcome;
 use trainyard_types::Cluster;
 use trainyard_workload::Workload;
@@ -79,6 +79,23 @@ pub struct Information {
     /// Where passes were timed before jobs ran.
     #[serde(skip_serializing_if = "is_nowhere")]
     pub trials: Trials,
+    /// Whether what it knew of jobs beside each other was predicted, and from what.
+    #[serde(skip_serializing_if = "is_measured")]
+    pub pairs: PairSource,
+    /// Whether it knew how busy jobs keep a GPU, and from what.
+    #[serde(skip_serializing_if = "is_untold")]
+    pub usage: UsageSource,
+    /// Whether it knew what monitoring has shown of jobs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub monitoring: bool,
+}
+
+fn is_measured(source: &PairSource) -> bool {
+    *source == PairSource::Measured
+}
+
+fn is_untold(source: &UsageSource) -> bool {
+    *source == UsageSource::Nothing
 }
 
 fn is_nowhere(trials: &Trials) -> bool {
@@ -105,6 +122,9 @@ impl Information {
             shared_rates: needs.shared_rates,
             topology: needs.topology,
             trials: needs.trials,
+            pairs: needs.pairs,
+            usage: needs.usage,
+            monitoring: needs.monitoring,
         }
     }
 
@@ -128,6 +148,17 @@ impl Information {
             Trials::Nowhere => {}
             Trials::OneGpu => parts.push("trials on one GPU".to_owned()),
             Trials::Everywhere => parts.push("trials everywhere".to_owned()),
+        }
+        if !is_measured(&self.pairs) {
+            parts.push("pairs predicted".to_owned());
+        }
+        match self.usage {
+            UsageSource::Nothing => {}
+            UsageSource::Profiled => parts.push("GPU utilisation".to_owned()),
+            UsageSource::Graph => parts.push("GPU utilisation, predicted".to_owned()),
+        }
+        if self.monitoring {
+            parts.push("monitoring".to_owned());
         }
         if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
     }

@@ -5,8 +5,11 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::sync::Arc;
 use trainyard_framework::Beliefs;
 use trainyard_profile::training::StepTime;
-use trainyard_profile::{BatchLimits, Batches, ChangeCost, HostTable, Speeds, StageTimes};
-use trainyard_types::{Config, GpuType, Job, ModelId, Rate, Traffic, Work};
+use trainyard_profile::{
+    BatchLimits, Batches, ChangeCost, Features, HostTable, Monitored, PairSource, Speeds,
+    StageTimes, UsageSource,
+};
+use trainyard_types::{Config, GpuType, Job, ModelId, Rate, Span, Traffic, Work};
 
 /// Beliefs of a simulated run.
 #[derive(Clone)]
@@ -60,12 +63,12 @@ impl Estimates {
         Estimates { work: work.collect(), speeds, speed_errors }
     }
 
-    fn true_rate(&self, job: &Job, on: &Config) -> Option<Rate> {
+    fn true_rate(&self, job: &Job, on: &Config, source: PairSource) -> Option<Rate> {
         if on.batch.is_none() && job.want.batch.is_some() && self.speeds.follows_batch(job.model) {
             let own = Config { batch: job.want.batch, ..on.clone() };
-            return self.speeds.rate(job.model, &own);
+            return self.speeds.rate_by(source, job.model, &own);
         }
-        self.speeds.rate(job.model, on)
+        self.speeds.rate_by(source, job.model, on)
     }
 }
 
@@ -83,7 +86,11 @@ impl Beliefs for Estimates {
     }
 
     fn rate(&self, job: &Job, on: &Config) -> Option<Rate> {
-        let true_rate = self.true_rate(job, on)?;
+        self.rate_by(job, on, PairSource::Measured)
+    }
+
+    fn rate_by(&self, job: &Job, on: &Config, source: PairSource) -> Option<Rate> {
+        let true_rate = self.true_rate(job, on, source)?;
         Some(Rate(true_rate.0 * self.speed_errors.factor(job, on)))
     }
 
@@ -94,6 +101,18 @@ impl Beliefs for Estimates {
     fn rate_on_links(&self, job: &Job, on: &Config, mbps: f64) -> Option<Rate> {
         let true_rate = self.speeds.rate_on_links(job.model, on, mbps)?;
         Some(Rate(true_rate.0 * self.speed_errors.factor(job, on)))
+    }
+
+    fn utilisation(&self, job: &Job, source: UsageSource) -> Option<f64> {
+        self.speeds.utilisation(job.model, source)
+    }
+
+    fn monitored(&self, job: &Job, after: Span) -> Option<Monitored> {
+        self.speeds.monitored(job.model, after)
+    }
+
+    fn features(&self, job: &Job) -> Option<&Features> {
+        self.speeds.features(job.model)
     }
 
     fn change(&self, job: &Job, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {

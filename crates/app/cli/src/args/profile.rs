@@ -38,7 +38,7 @@ pub enum ProfileCommand {
     Complete(CompleteArgs),
     /// Compare what predicts how much two jobs slow each other on one GPU, on measured pairs with models held out.
     #[command(
-        after_help = "Examples:\n  trainyard profile interference\n  trainyard profile interference --mps --json"
+        after_help = "Examples:\n  trainyard profile interference\n  trainyard profile interference --mps --json\n  trainyard profile interference --profiles gavel.toml --models gavel-\n  trainyard profile interference --lucid colocate_info.csv --lucid-alone single_data.csv"
     )]
     Interference(InterferenceArgs),
     /// List the models there are.
@@ -54,6 +54,18 @@ pub struct InterferenceArgs {
     /// Pairs that run at once under MPS, instead of taking turns.
     #[arg(long)]
     pub mps: bool,
+    /// The measured pairs of models whose names begin so, instead of those of the H200.
+    #[arg(long, value_name = "PREFIX", conflicts_with = "lucid")]
+    pub models: Option<String>,
+    /// Models of your own from a TOML file (repeatable), for --models.
+    #[arg(long, value_name = "FILE", requires = "models")]
+    pub profiles: Vec<PathBuf>,
+    /// Lucid's table of pairs (colocate_info.csv of its artefact), which you fetch yourself.
+    #[arg(long, value_name = "FILE", requires = "lucid_alone")]
+    pub lucid: Option<PathBuf>,
+    /// Lucid's table of configurations alone (single_data.csv).
+    #[arg(long, value_name = "FILE", requires = "lucid")]
+    pub lucid_alone: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -263,3 +263,37 @@ fn pairs_are_estimated_measured_against_the_known_and_written_with_a_mark() {
     let show = place.run(&words("profile show gavel-tiny-b4 --profiles filled.toml"));
     assert!(show.out.contains("gavel-tiny-b4 (estimated)"), "{}", show.out);
 }
+
+#[test]
+fn predictors_of_interference_are_compared_on_three_sorts_of_tables() {
+    let place = Place::new("profile-interference");
+    let own = place.run(&words("profile interference --json"));
+    let value: Value = serde_json::from_str(&own.out).expect("JSON");
+    let predictors = value["predictors"].as_array().expect("predictors");
+    assert!(predictors.len() > 12, "{}", own.out);
+    let error = |value: &Value| value["rmsre"].as_f64().expect("an error");
+    assert_eq!(value["best_rmsre"].as_f64(), Some(error(&predictors[0])));
+    assert!(value["oracle_rmsre"].as_f64().is_some_and(|oracle| oracle < error(&predictors[0])));
+
+    place.write("table.json", GAVEL);
+    place.run(&words("profile import table.json --format gavel --out own.toml"));
+    let line = "profile interference --models gavel- --profiles own.toml";
+    let run = place.run(&words(line));
+    assert!(run.code == 0 && run.out.contains("of models `gavel-*`"), "{} {}", run.out, run.err);
+    let none = place.run(&words("profile interference --models nothing-"));
+    assert!(none.code == 3 && none.err.contains("`nothing-`"), "{}", none.err);
+
+    place.write(
+        "alone.csv",
+        "model,dataset,batchsize,amp,gpu_util,gmem_util,gmem\nA,x,32,0,40,20,2000\nB,y,64,1,90,60,4000\n",
+    );
+    let heading = "model1,dataset1,batchsize1,amp1,speed1,model2,dataset2,batchsize2,amp2,speed2";
+    place.write("pairs.csv", &format!("{heading}\nA,x,32,0,0.9,B,y,64,1,0.6\n"));
+    let line = "profile interference --lucid pairs.csv --lucid-alone alone.csv";
+    let run = place.run(&words(line));
+    assert!(run.code == 0 && run.out.contains("by Lucid"), "{} {}", run.out, run.err);
+    place.write("pairs.csv", &format!("{heading}\nA,x,32,0,fast,B,y,64,1,0.6\n"));
+    let run = place.run(&words(line));
+    assert!(run.code == 3 && run.err.contains("pairs.csv"), "{}", run.err);
+    assert!(run.err.contains("speed1") && run.err.contains("fast"), "{}", run.err);
+}

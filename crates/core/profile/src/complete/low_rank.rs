@@ -20,18 +20,27 @@ pub fn fit(table: &PairTable, rank: usize) -> Vec<f64> {
             logs.push(table.get((row, column)).map(|kept| libm::log(clamped(kept))));
         }
     }
+    fit_logs(logs, (n, n), rank).into_iter().map(|log| clamped(libm::exp(log))).collect()
+}
+
+/// The same for the logarithms of any positive figures in so many rows and columns.
+pub(crate) fn fit_logs(
+    mut logs: Vec<Option<f64>>,
+    (height, width): (usize, usize),
+    rank: usize,
+) -> Vec<f64> {
     let known = logs.iter().flatten().count().max(1) as f64;
     let mean = logs.iter().flatten().sum::<f64>() / known;
     for log in logs.iter_mut().flatten() {
         *log -= mean;
     }
-    let (mut rows, mut columns) = (Side::new(n, rank), Side::new(n, rank));
+    let (mut rows, mut columns) = (Side::new(height, rank), Side::new(width, rank));
     for _ in 0..PASSES {
-        rows.improve(&columns, |own, other| logs[own * n + other]);
-        columns.improve(&rows, |own, other| logs[other * n + own]);
+        rows.improve(&columns, |own, other| logs[own * width + other]);
+        columns.improve(&rows, |own, other| logs[other * width + own]);
     }
-    let cells = (0..n).flat_map(|row| (0..n).map(move |column| (row, column)));
-    cells.map(|(row, column)| clamped(libm::exp(mean + rows.with(row, &columns, column)))).collect()
+    let cells = (0..height).flat_map(|row| (0..width).map(move |column| (row, column)));
+    cells.map(|(row, column)| mean + rows.with(row, &columns, column)).collect()
 }
 
 /// Levels and traits of all rows, or of all columns.

@@ -1,6 +1,6 @@
 //! How far predictors are off for models that they have not seen, beside the error that nothing can avoid.
 
-use super::{Met, predictor};
+use super::{Alone, Met, predictor};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How far one predictor is off.
@@ -40,16 +40,21 @@ impl Study {
 }
 
 /// Holds out each architecture in turn: predictors learn from pairs without it and are asked about pairs with it.
+/// A predictor that needs what is not known of every job is left out.
 pub fn study(met: &[Met]) -> Study {
     let architectures: BTreeSet<&str> =
         met.iter().map(|met| met.own.architecture.as_str()).collect();
     let mut predictors: Vec<PredictorErrors> = Vec::new();
+    let all =
+        |met: &Met, holds: &dyn Fn(&Alone) -> bool| holds(&met.own) && met.others.iter().all(holds);
     for mut predictor in predictor::all() {
+        let needs = predictor.needs();
+        if !met.iter().all(|met| all(met, &|alone| alone.features.tell(needs))) {
+            continue;
+        }
         let mut errors: Vec<(f64, f64, bool)> = Vec::new();
         for held_out in &architectures {
-            let is_of = |met: &&Met| {
-                met.own.architecture == *held_out || met.other.architecture == *held_out
-            };
+            let is_of = |met: &&Met| !all(met, &|alone| alone.architecture != *held_out);
             let seen: Vec<Met> = met.iter().filter(|met| !is_of(met)).cloned().collect();
             predictor.fit(&seen);
             // Asked about the one that is new, beside whatever there is.
@@ -84,7 +89,8 @@ fn summed(name: &'static str, errors: &[(f64, f64, bool)]) -> PredictorErrors {
 fn oracle(met: &[Met]) -> Option<f64> {
     let mut same: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for met in met {
-        same.entry(format!("{:?} {:?}", met.own, met.other)).or_default().push(met.kept);
+        let asked = format!("{:?} {:?} {:?}", met.own, met.others, met.on);
+        same.entry(asked).or_default().push(met.kept);
     }
     let mut squares: Vec<f64> = Vec::new();
     for values in same.values().filter(|values| values.len() > 1) {
@@ -100,7 +106,7 @@ fn oracle(met: &[Met]) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::Sharing;
-    use crate::interference::measured;
+    use crate::interference::{PairSource, measured};
 
     #[test]
     fn what_each_job_does_alone_tells_more_than_the_mean_of_all_pairs() {
@@ -115,16 +121,20 @@ mod tests {
             assert!(best < 0.7 * error("mean of all"), "{sharing:?}: {study:#?}");
             let oracle = study.oracle.expect("a job beside its like is measured from both sides");
             assert!(oracle < best, "nothing beats the oracle: {study:#?}");
+            let source = PairSource::best(sharing).predictor().expect("a predictor wins");
+            assert_eq!(
+                study.best().map(|best| best.name),
+                Some(source.name()),
+                "beliefs go by the winner: {study:#?}"
+            );
         }
     }
 
     #[test]
     fn an_exact_law_is_found() {
-        let alone = |name: &str, utilisation: f64| crate::interference::Alone {
+        let alone = |name: &str, utilisation: f64| Alone {
             architecture: name.to_owned(),
-            utilisation,
-            memory_utilisation: 0.1,
-            power: 0.5,
+            features: crate::Features::default().with(crate::Feature::Utilisation, utilisation),
         };
         let names = ["a", "b", "c", "d", "e"];
         let mut met = Vec::new();
@@ -132,7 +142,8 @@ mod tests {
             for (j, two) in names.iter().enumerate() {
                 let (own, other) = (0.1 + 0.1 * i as f64, 0.2 + 0.07 * j as f64);
                 let kept = 1.0 - 0.3 * own - 0.2 * other;
-                met.push(Met { own: alone(one, own), other: alone(two, other), kept });
+                let (own, others) = (alone(one, own), vec![alone(two, other)]);
+                met.push(Met { own, others, on: crate::interference::Machine::default(), kept });
             }
         }
         let study = study(&met);
