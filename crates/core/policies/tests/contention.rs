@@ -117,11 +117,11 @@ impl trainyard_sim::Observer for Watch {
 }
 
 /// First come, first served; asks how fast each job would run on nodes 1 and 2.
-struct Asking {
+struct Prober {
     told: Arc<Mutex<Vec<(u32, f64)>>>,
 }
 
-impl Policy for Asking {
+impl Policy for Prober {
     fn allocate(
         &mut self,
         view: &View<'_>,
@@ -143,7 +143,7 @@ fn a_policy_is_told_the_speed_beside_the_traffic_of_others() {
     let cluster: Arc<Cluster> = Arc::new(cluster::parse(ONE_RACK).unwrap().0);
     let told = Arc::default();
     let needs = Needs { rates: true, ..Needs::NOTHING };
-    let pipeline = Pipeline::new(Asking { told: Arc::clone(&told) }, FewestNodes, needs);
+    let pipeline = Pipeline::new(Prober { told: Arc::clone(&told) }, FewestNodes, needs);
     let jobs = workload(&[(12, 0, 100.0), (12, 20, 40.0)]);
     simulate(&jobs, &cluster, pipeline, &options(), &mut Quiet);
     let told: Vec<(u32, f64)> = told.lock().unwrap().clone();

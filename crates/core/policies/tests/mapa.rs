@@ -125,7 +125,9 @@ fn preserving_bandwidth_shortens_the_upper_quartile_against_the_lowest_gpus() {
             let at = quartiles(&all);
             let mean = all.iter().sum::<f64>() / all.len() as f64;
             let [first, half, upper, worst] = at;
-            say!("{samples} samples, {name:19} {first:.3} {half:.3} {upper:.3}, worst {worst:.3}, mean {mean:.4}");
+            say!(
+                "{samples} samples, {name:19} {first:.3} {half:.3} {upper:.3}, worst {worst:.3}, mean {mean:.4}"
+            );
             found.push(at);
         }
         let [lowest, half, greedy, published, monotone] = found[..] else { unreachable!() };

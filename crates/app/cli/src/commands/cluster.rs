@@ -4,7 +4,6 @@ use crate::failure::Failure;
 use crate::output::Output;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::Path;
 use trainyard_diagnostic::InputError;
 use trainyard_experiment::given::load_cluster;
