@@ -4,13 +4,16 @@
 //! - [`plan`]: an all-reduce as steps of transfers, and a check that it adds up.
 //! - [`cost`]: the five terms of GenModel; [`collective`]: algorithms with their closed forms and plans.
 //! - [`tree`]: servers below switches; [`simulate()`]: a plan as events on such a tree; [`gentree()`]: a plan for it.
+//! - [`cassini`]: whether jobs can take turns on links; [`periodic`]: how long their iterations then take.
 //!
 //! Nothing here reads a clock, draws randomness without a seed, or knows a job or a policy.
 
+pub mod cassini;
 pub mod collective;
 pub mod cost;
 pub mod flows;
 pub mod gentree;
+pub mod periodic;
 pub mod plan;
 pub mod simulate;
 pub mod tree;
