@@ -5,17 +5,24 @@
 //! - [`cost`]: the five terms of GenModel; [`collective`]: algorithms with their closed forms and plans.
 //! - [`tree`]: servers below switches; [`simulate()`]: a plan as events on such a tree; [`gentree()`]: a plan for it.
 //! - [`cassini`]: whether jobs can take turns on links; [`periodic`]: how long their iterations then take.
+//! - [`bigraph`]: EFLOPS; [`prophet`]: the order of gradients; [`prague`]: averages in groups;
+//!   [`memory_contention`]: Denis and others; [`synchronisation`]: seven ways of keeping in step, by Ko and others.
 //!
 //! Nothing here reads a clock, draws randomness without a seed, or knows a job or a policy.
 
+pub mod bigraph;
 pub mod cassini;
 pub mod collective;
 pub mod cost;
 pub mod flows;
 pub mod gentree;
+pub mod memory_contention;
 pub mod periodic;
 pub mod plan;
+pub mod prague;
+pub mod prophet;
 pub mod simulate;
+pub mod synchronisation;
 pub mod tree;
 
 pub use collective::{Algorithm, CollectiveError};

@@ -56,16 +56,31 @@ pub fn judge(
     candidate: &Candidate,
     settings: &CircleSettings,
 ) -> Result<Judged, Incommensurate> {
+    let judged = judge_above(profiles, candidate, settings, f64::NEG_INFINITY)?;
+    Ok(judged.expect("every score is above the least number"))
+}
+
+/// The same, or none as soon as the score cannot be above `floor`: together, links score no better than each alone.
+fn judge_above(
+    profiles: &[Profile],
+    candidate: &Candidate,
+    settings: &CircleSettings,
+    floor: f64,
+) -> Result<Option<Judged>, Incommensurate> {
     let members = |link: &SharedLink| link.jobs.iter().map(|job| &profiles[*job]).collect();
     let mut fits = Vec::with_capacity(candidate.links.len());
     for link in &candidate.links {
         let members: Vec<&Profile> = members(link);
         fits.push(fit_link(link.capacity, &members, settings)?);
     }
+    let links: Vec<f64> = fits.iter().map(|fit| fit.score).collect();
+    let score = mean(&links);
+    if score <= floor {
+        return Ok(None);
+    }
     let (shifts, looped) = walk(profiles, candidate, &fits);
     if !looped {
-        let links: Vec<f64> = fits.iter().map(|fit| fit.score).collect();
-        return Ok(Judged { score: mean(&links), links, shifts, looped });
+        return Ok(Some(Judged { score, links, shifts, looped }));
     }
     let mut circles = Vec::with_capacity(candidate.links.len());
     for link in &candidate.links {
@@ -76,7 +91,7 @@ pub fn judge(
     let walked = joint.improve(shifts);
     let together = joint.improve(vec![0.0; profiles.len()]);
     let (links, shifts) = if mean(&together.0) > mean(&walked.0) { together } else { walked };
-    Ok(Judged { score: mean(&links), links, shifts, looped })
+    Ok(Some(Judged { score: mean(&links), links, shifts, looped }))
 }
 
 /// The candidate with the best score, of equal ones the first, and what it is worth.
@@ -93,8 +108,11 @@ pub fn choose(
         if loops == Loops::Discard && has_loop(profiles.len(), candidate) {
             continue;
         }
-        let Ok(judged) = judge(profiles, candidate, settings) else { continue };
-        if best.as_ref().is_none_or(|(_, known)| judged.score > known.score) {
+        let floor = best.as_ref().map_or(f64::NEG_INFINITY, |(_, known)| known.score);
+        let judged = judge_above(profiles, candidate, settings, floor);
+        if let Ok(Some(judged)) = judged
+            && judged.score > floor
+        {
             best = Some((at, judged));
         }
     }
