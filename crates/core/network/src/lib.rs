@@ -7,6 +7,7 @@
 //! - [`cassini`]: whether jobs can take turns on links; [`periodic`]: how long their iterations then take.
 //! - [`bigraph`]: EFLOPS; [`prophet`]: the order of gradients; [`prague`]: averages in groups;
 //!   [`memory_contention`]: Denis and others; [`synchronisation`]: seven ways of keeping in step, by Ko and others.
+//! - [`tree_file`]: a tree as TOML; [`planners`]: the table of what is published.
 //!
 //! Nothing here reads a clock, draws randomness without a seed, or knows a job or a policy.
 
@@ -19,11 +20,13 @@ pub mod gentree;
 pub mod memory_contention;
 pub mod periodic;
 pub mod plan;
+pub mod planners;
 pub mod prague;
 pub mod prophet;
 pub mod simulate;
 pub mod synchronisation;
 pub mod tree;
+pub mod tree_file;
 
 pub use collective::{Algorithm, CollectiveError};
 pub use cost::{FiveTerm, Parts, Terms};
