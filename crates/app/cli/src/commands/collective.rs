@@ -59,7 +59,7 @@ pub fn run(args: &CollectiveArgs, output: &Output) -> Result<(), Failure> {
     let share =
         parts.iter().find(|(name, _)| *name == best.parts.binds()).map_or(0.0, |part| part.1);
     output.print(&format!(
-        "\nfastest: {}, {}; {} bind it, {:.0} % of the time\n",
+        "\nfastest: {}, {}, bound by {} ({:.0} % of the time)\n",
         best.name,
         seconds(best.parts.seconds()),
         best.parts.binds(),
