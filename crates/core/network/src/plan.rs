@@ -88,7 +88,7 @@ impl Plan {
     pub fn check(&self) -> Result<(), PlanFault> {
         let mut cuts = vec![0, self.bytes];
         for (step, transfer) in self.transfers() {
-            let end = transfer.start.checked_add(transfer.bytes).unwrap_or(u64::MAX);
+            let end = transfer.start.saturating_add(transfer.bytes);
             if end > self.bytes || transfer.from.max(transfer.to) >= self.ranks {
                 return Err(PlanFault::OutOfRange { step });
             }

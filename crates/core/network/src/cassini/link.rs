@@ -113,7 +113,7 @@ impl Unified {
     fn try_all(
         &self,
         job: usize,
-        sum: &mut Vec<f64>,
+        sum: &mut [f64],
         shifts: &mut Vec<usize>,
         best: &mut (f64, Vec<usize>),
     ) {
@@ -136,7 +136,7 @@ impl Unified {
         }
         for shift in 0..self.choices(job) {
             shifts[job] = shift;
-            let mut with = sum.clone();
+            let mut with = sum.to_vec();
             self.add(&mut with, job, shift, 1.0);
             self.try_all(job + 1, &mut with, shifts, best);
         }
@@ -176,10 +176,10 @@ impl Unified {
         let mut excess = over(&sum);
         for _ in 0..settings.sweeps_max {
             let before = excess;
-            for job in 1..self.demands.len() {
-                self.add(&mut sum, job, shifts[job], -1.0);
-                (excess, shifts[job]) = self.best_shift(&sum, job, shifts[job]);
-                self.add(&mut sum, job, shifts[job], 1.0);
+            for (job, shift) in shifts.iter_mut().enumerate().skip(1) {
+                self.add(&mut sum, job, *shift, -1.0);
+                (excess, *shift) = self.best_shift(&sum, job, *shift);
+                self.add(&mut sum, job, *shift, 1.0);
             }
             if excess >= before - 1e-9 * self.capacity {
                 break;
