@@ -1,5 +1,6 @@
 //! The command line.
 
+pub mod collective;
 mod form;
 mod overview;
 mod profile;
@@ -79,6 +80,9 @@ pub enum Command {
     /// Look at clusters.
     #[command(subcommand)]
     Cluster(ClusterCommand),
+    /// Say how long an all-reduce takes, by which algorithm, and what binds it.
+    #[command(after_help = collective::HELP)]
+    Collective(collective::CollectiveArgs),
     /// Make, import, check and reshape traces.
     #[command(subcommand)]
     Trace(trace::TraceCommand),

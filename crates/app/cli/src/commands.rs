@@ -1,6 +1,7 @@
 //! One file for each command.
 
 mod cluster;
+mod collective;
 mod compare;
 mod completions;
 mod man;
@@ -36,6 +37,7 @@ pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Cluster(ClusterCommand::Show { cluster, svg }) => {
             cluster::show(&cluster, svg.as_deref(), output)
         }
+        Command::Collective(args) => collective::run(&args, output),
         Command::Trace(command) => trace::run(&command, output),
         Command::Profile(ProfileCommand::Import(args)) => profile::import(&args, output),
         Command::Profile(ProfileCommand::Check(args)) => profile::check(&args, output),

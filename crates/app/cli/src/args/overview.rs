@@ -8,7 +8,10 @@ const WIDTH: usize = 100;
 /// What belongs together, in the order in which users come upon it.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Compare and simulate", &["compare", "sim", "sweep", "reproduce", "split"]),
-    ("What simulations are made of", &["policies", "planners", "cluster", "trace", "profile"]),
+    (
+        "What simulations are made of",
+        &["policies", "planners", "cluster", "collective", "trace", "profile"],
+    ),
     (
         "Submit and follow jobs",
         &[
