@@ -17,6 +17,7 @@ mod draws;
 pub mod duan_wu;
 pub mod graph;
 pub mod graph_json;
+pub mod harmony;
 pub mod layer_profile;
 pub mod perotin;
 pub mod pipeline;

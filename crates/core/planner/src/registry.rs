@@ -1,7 +1,7 @@
 //! The one table that makes planners exist.
 
 use crate::{PlanError, Proposal, Request};
-use crate::{dapple, duan_wu, perotin, ptd_p};
+use crate::{dapple, duan_wu, harmony, perotin, ptd_p};
 
 /// What a planner makes plans for.
 #[derive(Copy, Clone, Debug)]
@@ -29,7 +29,7 @@ pub struct PlannerEntry {
 
 /// All planners.
 pub const PLANNERS: &[&PlannerEntry] =
-    &[&ptd_p::ENTRY, &dapple::ENTRY, &duan_wu::ENTRY, &perotin::ENTRY];
+    &[&ptd_p::ENTRY, &dapple::ENTRY, &duan_wu::ENTRY, &perotin::ENTRY, &harmony::ENTRY];
 
 /// A planner by its name.
 pub fn planner(name: &str) -> Option<&'static PlannerEntry> {

@@ -44,11 +44,13 @@ impl Timeline {
         let indent = self.rows.iter().map(|row| row.chars().count()).max().unwrap_or(0).min(24);
         let mut text = String::new();
         for (index, name) in self.rows.iter().enumerate() {
-            let mut cells = vec![(0.0, '.'); width];
+            let mut cells = vec![Cell { covered: 0.0, longest: 0.0, letter: '.' }; width];
             for bar in self.bars.iter().filter(|bar| bar.row as usize == index) {
                 fill(&mut cells, bar, total);
             }
-            let drawn: String = cells.into_iter().map(|(_, letter)| letter).collect();
+            // A column that is mostly idle stays so.
+            let shown = |cell: Cell| if cell.covered > 0.3 { cell.letter } else { '.' };
+            let drawn: String = cells.into_iter().map(shown).collect();
             let name: String = name.chars().take(24).collect();
             text.push_str(&format!("{name:<indent$} |{drawn}|\n"));
         }
@@ -107,15 +109,23 @@ impl Timeline {
     }
 }
 
-fn fill(cells: &mut [(f64, char)], bar: &Bar, total: f64) {
+/// What a column of a row is filled with.
+#[derive(Copy, Clone)]
+struct Cell {
+    covered: f64,
+    longest: f64,
+    letter: char,
+}
+
+fn fill(cells: &mut [Cell], bar: &Bar, total: f64) {
     let scale = cells.len() as f64 / total.max(f64::MIN_POSITIVE);
     let (from, to) = (bar.start * scale, bar.end * scale);
     let last = (libm::ceil(to) as usize).min(cells.len());
     for (column, cell) in cells.iter_mut().enumerate().take(last).skip(from as usize) {
         let covered = to.min(column as f64 + 1.0) - from.max(column as f64);
-        // A column that is mostly idle stays so.
-        if covered > cell.0 && covered > 0.3 {
-            *cell = (covered, letter(bar));
+        cell.covered += covered;
+        if covered > cell.longest {
+            (cell.longest, cell.letter) = (covered, letter(bar));
         }
     }
 }

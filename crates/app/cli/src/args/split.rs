@@ -20,7 +20,7 @@ pub struct SplitArgs {
     /// A named model, `transformer ...`, `cnn ...`, or a file with a graph or a layer profile.
     #[arg(value_name = "MODEL", required_unless_present = "list")]
     pub model: Option<String>,
-    /// The cluster: one line such as '4x8 a100', or a TOML file with its links.
+    /// The cluster: one line such as '4x8 a100', or a TOML file with its links [default: the embedded one].
     #[arg(long, value_name = "LINE|FILE")]
     pub on: Option<String>,
     /// Samples of one iteration [default: 32 for each GPU].

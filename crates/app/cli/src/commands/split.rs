@@ -157,6 +157,10 @@ fn as_text(
     let width = usize::from(output.width.unwrap_or(100)).saturating_sub(30).clamp(40, 120);
     text.push_str(&format!("\n{}", best.timeline.text(width)));
     match more {
+        // Every plan uses all devices, so more of them can be slower.
+        Some((gain, _)) if gain <= 1.0 => {
+            text.push_str(&format!("\nOne more node: no gain ({gain:.3} times as fast)\n"))
+        }
         Some((gain, summary)) => {
             text.push_str(&format!("\nOne more node: {gain:.3} times as fast ({summary})\n"))
         }

@@ -13,7 +13,7 @@ pub enum Extent {
 }
 
 /// Divisions that are simulated.
-const FINALISTS: usize = 2;
+const FINALISTS: usize = 6;
 /// Passes of a pipeline that a simulation takes.
 const PASSES_MAX: u64 = 400_000;
 

@@ -114,7 +114,8 @@ fn read_model(args: &SplitArgs, text: &str, kind: &str) -> Result<(Model, Graph)
         return Ok((Model::Graph, graph.map_err(|error| failure(text, error))?));
     }
     let path = Path::new(text);
-    if !path.exists() && !text.contains(['.', '/', '\\']) {
+    let looks_like_file = path.extension().is_some_and(|one| one == "json" || one == "txt");
+    if !path.exists() && !looks_like_file && !text.contains(['/', '\\']) {
         let names = Transformer::names().chain(["transformer", "cnn"]);
         return Err(Failure::input("", InputError::unknown(0, "model", text, names)));
     }
