@@ -4,8 +4,8 @@ use crate::{
     admit, afs_l, afs_p, allox, antman, chronus, co_scheml, conservative, dally, easy, edf, elas,
     elasticflow, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet,
     horus, hypersched, kube_knots, kubeshare, kungfu, las, least_laxity, lucid, lyra, muri_antman,
-    muri_l, muri_s, optimus, place, pollux, priority, quasar, salus, shockwave, sia, sjf, srsf, srtf,
-    synergy, themis, tiresias,
+    muri_l, muri_s, optimus, place, pollux, priority, quasar, salus, shockwave, sia, sjf, srsf,
+    srtf, synergy, themis, tiresias,
 };
 use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 

@@ -185,12 +185,7 @@ impl Speeds {
         self.rate_off_links(PairSource::Measured, model, config)
     }
 
-    fn rate_off_links(
-        &self,
-        source: PairSource,
-        model: ModelId,
-        config: &Config,
-    ) -> Option<Rate> {
+    fn rate_off_links(&self, source: PairSource, model: ModelId, config: &Config) -> Option<Rate> {
         let unfit = &self.moves.get(model.index())?.unfit;
         let fits = |kind: &GpuType| !unfit.contains(&(*kind, config.gpus));
         let all_fit = config.kinds.iter().all(|(kind, _)| fits(kind));
