@@ -6,7 +6,7 @@ use crate::share::{Share, WHOLE};
 ///
 /// The rules of [`crate::Arbiter`] serve those first that lack most of their request, and then the one that used least of
 /// all below their limits. So each gets its request, and what is left goes to the lowest until all that may have more
-/// are level: everyone has the same level, but no less than its request and no more than its limit. Nothing is left
+/// are level: each has the same level, but no less than its request and no more than its limit. Nothing is left
 /// over unless all are at their limits.
 ///
 /// ```

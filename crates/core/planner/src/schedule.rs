@@ -59,7 +59,7 @@ impl Schedule {
                 let first = if wide { 2 * left - 1 } else { left };
                 one_by_one(first.min(depth).max(1), micro_batches)
             }
-            Schedule::Interleaved { chunks } if chunks == 1 => one_by_one(left, micro_batches),
+            Schedule::Interleaved { chunks: 1 } => one_by_one(left, micro_batches),
             Schedule::Interleaved { chunks } => {
                 if !micro_batches.is_multiple_of(groups) {
                     return Err(PlanError::Indivisible {

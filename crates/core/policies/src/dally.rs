@@ -181,7 +181,7 @@ impl Dally {
         for one in running {
             let nearest = nearest_tier(one.job, view);
             let Some(plan) = offer.plan(one.job.id()) else { continue };
-            let here = plan.placement.config(view.cluster());
+            let here = Config { permille: 1000, ..plan.placement.config(view.cluster()) };
             if here.tier > nearest && self.is_worth_a_move(one.job, view, (&here, nearest)) {
                 offer.grant(&wanted(one.job).within(nearest));
             }

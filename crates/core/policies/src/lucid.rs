@@ -83,7 +83,7 @@ const SLOTS: f64 = 5.0;
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
     let settings: Settings = raw.read(ENTRY.name)?;
-    if !(settings.longer_max >= 0.0) {
+    if settings.longer_max.is_nan() || settings.longer_max < 0.0 {
         return Err(ENTRY.bad_value("longer_max", settings.longer_max, "a number of 0 or more"));
     }
     if settings.score_max > 4 {

@@ -171,7 +171,7 @@ impl Quasar {
                 else {
                     break;
                 };
-                let reached = reached(job, &found, wished, view)?;
+                let Some(reached) = reached(job, &found, wished, view) else { continue };
                 let candidate = Candidate { place: found.place, reached };
                 if reached >= self.settings.target {
                     return Some(candidate.place);
@@ -181,7 +181,13 @@ impl Quasar {
                 }
             }
         }
-        let starts = |best: &Candidate| best.reached >= self.settings.least * self.settings.target;
+        // A type that is not in service is not waited for.
+        let there = self.by_quality(job, (view, free)).into_iter();
+        let there = there.filter(|kind| free.in_service(*kind) >= job.spec.want.gpus);
+        let rates = there.filter_map(|kind| view.rate(job, &config_on(job, kind, view)));
+        let most = rates.map(|rate| rate.0 / wished).fold(0.0, f64::max).min(1.0);
+        let starts =
+            |best: &Candidate| best.reached >= self.settings.least * self.settings.target * most;
         best.filter(starts).map(|best| best.place)
     }
 
@@ -290,6 +296,7 @@ fn wished_speed(job: JobRef<'_>, view: &View<'_>) -> Option<f64> {
 
 /// The part of the wished speed that a job reaches at a place.
 fn reached(job: JobRef<'_>, found: &Cheapest, wished: f64, view: &View<'_>) -> Option<f64> {
-    let alone = view.rate(job, &found.place.config(view.cluster()))?.0;
+    let whole = Config { permille: 1000, ..found.place.config(view.cluster()) };
+    let alone = view.rate(job, &whole)?.0;
     Some(alone * (1.0 - found.cost) / wished)
 }

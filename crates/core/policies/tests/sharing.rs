@@ -54,9 +54,11 @@ fn workload(seed: u64) -> (Workload, Arc<Cluster>) {
         let id = id as u32;
         let job = Arc::make_mut(&mut one.job);
         job.want.gpu_memory_mib = 1_000 + id * 37 % 11 * 1_300;
-        job.want.gpu_memory_persistent_mib = if id % 3 == 0 { 0 } else { 200 + id * 7 % 5 * 150 };
-        let name =
-            |every: u32| (id % every == 0).then(|| ["red", "blue"][(id / every) as usize % 2]);
+        job.want.gpu_memory_persistent_mib =
+            if id.is_multiple_of(3) { 0 } else { 200 + id * 7 % 5 * 150 };
+        let name = |every: u32| {
+            id.is_multiple_of(every).then(|| ["red", "blue"][(id / every) as usize % 2])
+        };
         job.labels = Labels::of(name(4), name(3), name(7));
     }
     (workload, Arc::new(cluster))

@@ -176,6 +176,12 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
         }
         model.training = Some(Arc::new(training));
     }
+    read_use(section, &mut model)?;
+    Ok(model)
+}
+
+/// What a model does to hosts, stages, links and GPUs, and at which batches else it trains.
+fn read_use(section: &Section<'_, '_>, model: &mut ModelProfile) -> Result<(), InputError> {
     for table in section.sections("host")? {
         let read = axes::read_host(&table)?;
         axes::in_order(&table, model.host.last().map(|last| last.gpus), read.gpus)?;
@@ -198,7 +204,7 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
     for phase in section.sections("phase")? {
         model.phases.push(told::read_phase(&phase)?);
     }
-    Ok(model)
+    Ok(())
 }
 
 fn read_point(section: &Section<'_, '_>, others: &[Point]) -> Result<Point, InputError> {

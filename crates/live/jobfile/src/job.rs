@@ -229,7 +229,8 @@ impl Wishes {
             }
             let share = job.gpu_permille.unwrap_or(1000);
             if most < share {
-                let expected = format!("at least its share, {share} thousandths");
+                let expected =
+                    format!("at least its share, {} of a GPU", f64::from(share) / 1000.0);
                 return Err(wrong("gpu_permille_max", expected));
             }
         }

@@ -131,6 +131,9 @@ fn parse_groups(text: &str, insides: &mut Vec<Option<Inside>>) -> Result<Cluster
     Ok(cluster)
 }
 
+/// What nodes of one line have in common: GPUs, type, pool, and how GPUs are joined inside.
+type Alike<'a> = (u8, GpuType, PoolId, Option<&'a str>);
+
 /// The cluster as the line that [`parse_line`] reads; what the line cannot say is left out.
 pub fn line_of(cluster: &Cluster) -> String {
     let topology = cluster.topology.as_deref();
@@ -142,7 +145,7 @@ pub fn line_of(cluster: &Cluster) -> String {
         let known = Inside::preset(&inside.name, node.gpus).is_some();
         (known && (preset.is_empty() || *inside != usual)).then_some(inside.name.as_str())
     };
-    let mut groups: Vec<(u32, (u8, GpuType, PoolId, Option<&str>))> = Vec::new();
+    let mut groups: Vec<(u32, Alike<'_>)> = Vec::new();
     for node in &cluster.nodes {
         let what = (node.gpus, node.kind, node.pool, inside(node));
         match groups.last_mut() {

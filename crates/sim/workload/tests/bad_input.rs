@@ -45,6 +45,12 @@ const SAMPLES: &[Sample] = &[
         &[("77", "#", "iterations"), ("9000", "#", "submit_time"), ("191", "#", "iteration_time")],
     ),
     table(
+        "salus",
+        "workload,duration_s,peak_mem_mib,iterations\nvgg11_25_1min,50,3709.6,565\n\
+         vgg16_100_10min,71,9000,77\n",
+        &[("71", "#", "duration_s"), ("9000", "#", "peak_mem_mib"), ("77", "#", "iterations")],
+    ),
+    table(
         "chronus",
         "job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,expect_time_list,\
          expect_value_list,best_effort,job_type\n\

@@ -294,7 +294,7 @@ fn bytes(text: &str) -> Result<u64, Failure> {
 
 fn seconds(seconds: f64) -> String {
     match seconds {
-        none if none == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         small if small < 1e-3 => format!("{:.1} us", small * 1e6),
         middle if middle < 1.0 => format!("{:.2} ms", middle * 1e3),
         long => format!("{long:.3} s"),

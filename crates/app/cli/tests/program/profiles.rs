@@ -288,11 +288,11 @@ fn predictors_of_interference_are_compared_on_three_sorts_of_tables() {
         "model,dataset,batchsize,amp,gpu_util,gmem_util,gmem\nA,x,32,0,40,20,2000\nB,y,64,1,90,60,4000\n",
     );
     let heading = "model1,dataset1,batchsize1,amp1,speed1,model2,dataset2,batchsize2,amp2,speed2";
-    place.write("pairs.csv", &format!("{heading}\nA,x,32,0,0.9,B,y,64,1,0.6\n"));
+    place.write("pairs.csv", format!("{heading}\nA,x,32,0,0.9,B,y,64,1,0.6\n"));
     let line = "profile interference --lucid pairs.csv --lucid-alone alone.csv";
     let run = place.run(&words(line));
     assert!(run.code == 0 && run.out.contains("by Lucid"), "{} {}", run.out, run.err);
-    place.write("pairs.csv", &format!("{heading}\nA,x,32,0,fast,B,y,64,1,0.6\n"));
+    place.write("pairs.csv", format!("{heading}\nA,x,32,0,fast,B,y,64,1,0.6\n"));
     let run = place.run(&words(line));
     assert!(run.code == 3 && run.err.contains("pairs.csv"), "{}", run.err);
     assert!(run.err.contains("speed1") && run.err.contains("fast"), "{}", run.err);

@@ -33,11 +33,11 @@ fn what_cannot_be_divided_is_refused_by_name() {
     let place = Place::new("split-bad");
     let edge = r#"{ "from": "c", "to": "d", "bytes": 1000 }"#;
     let back = r#"{ "from": "c", "to": "b", "bytes": 1000 }"#;
-    place.write("cycle.json", &GRAPH.replace(edge, back));
-    place.write("timeless.json", &GRAPH.replacen("\"forward_seconds\": 0.01, ", "", 1));
+    place.write("cycle.json", GRAPH.replace(edge, back));
+    place.write("timeless.json", GRAPH.replacen("\"forward_seconds\": 0.01, ", "", 1));
     place.write(
         "large.json",
-        &GRAPH.replace("4000000 },\n    { \"name\": \"b\"", "4e12 },\n    { \"name\": \"b\""),
+        GRAPH.replace("4000000 },\n    { \"name\": \"b\"", "4e12 },\n    { \"name\": \"b\""),
     );
     place.write("graph.json", GRAPH);
     let cases: [(&[&str], &str); 6] = [

@@ -69,31 +69,32 @@ fn splits<'a>(
     let is_ours = extent == Extent::Ours;
     let devices = machines.devices;
     // Takeaway 1 of the paper: tensor parallelism stays inside a machine.
-    let tensors = divisors(model.heads)
-        .filter(move |one| *one <= machines.per_machine && machines.per_machine % one == 0);
+    let tensors = divisors(model.heads).filter(move |one| {
+        *one <= machines.per_machine && machines.per_machine.is_multiple_of(*one)
+    });
     let grids = tensors.flat_map(move |tensor| {
         let contexts = powers(if is_ours { 64 } else { 1 });
-        let contexts = contexts.filter(move |one| model.sequence % one == 0);
+        let contexts = contexts.filter(move |one| model.sequence.is_multiple_of(*one));
         contexts.flat_map(move |context| {
             divisors(model.layers).map(move |pipeline| (tensor, context, pipeline))
         })
     });
     let grids = grids.filter_map(move |(tensor, context, pipeline)| {
         let group = tensor * context * pipeline;
-        let data = (devices % group == 0).then_some(devices / group)?;
-        (batch % data == 0).then_some((tensor, context, pipeline, data))
+        let data = devices.is_multiple_of(group).then_some(devices / group)?;
+        batch.is_multiple_of(data).then_some((tensor, context, pipeline, data))
     });
     grids.flat_map(move |(tensor, context, pipeline, data)| {
         let own = batch / data;
-        let micros = powers(64.min(own)).filter(move |micro| own % micro == 0);
+        let micros = powers(64.min(own)).filter(move |micro| own.is_multiple_of(*micro));
         micros.flat_map(move |micro_batch| {
             let micro_batches = own / micro_batch;
             let per_stage = model.layers / pipeline;
             divisors(per_stage)
                 .filter(move |chunks| {
                     let passes = 2 * u64::from(pipeline * chunks) * u64::from(micro_batches);
-                    let divides = pipeline > 1 && micro_batches % pipeline == 0;
-                    (*chunks == 1 || divides) && (*chunks == 1 || passes <= PASSES_MAX)
+                    let divides = pipeline > 1 && micro_batches.is_multiple_of(pipeline);
+                    *chunks == 1 || (divides && passes <= PASSES_MAX)
                 })
                 .flat_map(move |chunks| {
                     let plain = Split {
@@ -121,7 +122,7 @@ fn variants(model: &Transformer, plain: Split, is_ours: bool) -> Vec<Split> {
         return vec![plain];
     }
     let mut all = Vec::new();
-    let experts = divisors(model.experts).filter(|expert| plain.data % expert == 0);
+    let experts = divisors(model.experts).filter(|expert| plain.data.is_multiple_of(*expert));
     for expert in experts {
         for recompute in [Recompute::Full, Recompute::Selective, Recompute::Nothing] {
             let sequence = plain.tensor > 1;
@@ -132,7 +133,7 @@ fn variants(model: &Transformer, plain: Split, is_ours: bool) -> Vec<Split> {
 }
 
 fn divisors(number: u32) -> impl Iterator<Item = u32> {
-    (1..=number).filter(move |one| number % one == 0)
+    (1..=number).filter(move |one| number.is_multiple_of(*one))
 }
 
 fn powers(most: u32) -> impl Iterator<Item = u32> {

@@ -72,6 +72,9 @@ const DGX_1P: &[(u8, u8)] = &[
 /// Pairs of a node of Summit that have two NVLinks: three GPUs on each socket.
 const SUMMIT: &[(u8, u8)] = &[(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)];
 
+/// Pairs of GPUs, by how many links each pair is joined, and what one of them carries in GB/s.
+type Joined<'a> = (&'a [(u8, u8)], u8, u64);
+
 impl Inside {
     /// All pairs alike.
     pub fn uniform(name: &str, gpus: u8, wire: Wire) -> Inside {
@@ -104,7 +107,7 @@ impl Inside {
             let wire = Wire { kind: WireKind::NvSwitch, mbps: gbytes * GBYTES };
             Inside::uniform(name, gpus, wire)
         };
-        let joined = |parts: &[(&[(u8, u8)], u8, u64)]| {
+        let joined = |parts: &[Joined<'_>]| {
             let mut inside = Inside::uniform(name, gpus, PCIE);
             for (pairs, links, gbytes) in parts {
                 let kind = WireKind::NvLink(*links);

@@ -123,7 +123,7 @@ impl Routes {
             return push(away(*link, LinkEnd::Node(from)));
         }
         let turn = mixed(from, to);
-        let mut best: SmallVec<[((u32, u32), (u32, u32)); 4]> = SmallVec::new();
+        let mut best: SmallVec<[(Port, Port); 4]> = SmallVec::new();
         let mut least = NONE;
         for start in &self.ports[from.index()] {
             for end in &self.ports[to.index()] {
@@ -154,6 +154,9 @@ impl Routes {
         push(away(end.1, LinkEnd::Switch(at)));
     }
 }
+
+/// A switch, and the link to it.
+type Port = (u32, u32);
 
 /// A number that differs between pairs of nodes as a hash of addresses would.
 fn mixed(from: NodeId, to: NodeId) -> usize {

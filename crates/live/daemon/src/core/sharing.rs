@@ -37,22 +37,18 @@ impl Core {
     }
 
     /// What the backend holds a running attempt to: one that has its GPU for itself now may have been started with a share.
-    fn share_now(&self, record: &Record, allocation: &Allocation) -> Option<SharingOrder> {
-        let whole = || {
-            let memory = allocation.knobs.memory_mib_max.unwrap_or(allocation.gpu_memory_mib);
-            let memory_mib = (memory > 0).then_some(memory);
-            SharingOrder { request: 1000, limit: 1000, memory_mib, place: None }
-        };
-        let alone = allocation.placement.gpus() == 1;
-        self.sharing_order(record, allocation).or_else(|| alone.then(whole))
+    fn share_now(&self, record: &Record, allocation: &Allocation) -> SharingOrder {
+        let memory = allocation.knobs.memory_mib_max.unwrap_or(allocation.gpu_memory_mib);
+        let memory_mib = (memory > 0).then_some(memory);
+        let whole = SharingOrder { request: 1000, limit: 1000, memory_mib, place: None };
+        self.sharing_order(record, allocation).unwrap_or(whole)
     }
 
     /// A job goes on with another share of its GPU, which is no restart.
     pub(super) fn change_share(&mut self, job: JobId, attempt: Attempt, to: &Allocation) {
         let Some(record) = self.records.get(&job) else { return };
-        if let Some(order) = self.share_now(record, to) {
-            self.turn.orders.push(Order::Share(job, attempt, order));
-        }
+        let order = self.share_now(record, to);
+        self.turn.orders.push(Order::Share(job, attempt, order));
     }
 
     /// Tells a job, perhaps once more, of its share: the last change may have been on disk and not ordered yet.

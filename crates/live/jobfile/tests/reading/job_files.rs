@@ -227,7 +227,7 @@ fn shares_have_limits_and_jobs_that_share_have_labels() {
     assert_eq!(labels, [Some("team"), Some("noisy"), Some("own")]);
     for (text, expected) in [
         ("share = 0.5\nshare_limit = 0.4", "at least its share, 0.5 of a GPU"),
-        ("share_limit = 0.4", "at least its share, 1 of a GPU"),
+        ("share_limit = 0.4", "a share below the whole GPU beside it"),
         ("affinity = \"two words\"", "1 to 63 letters"),
         ("share = 0.5\ngpu_share = 0.5", "once"),
     ] {

@@ -80,8 +80,8 @@ fn pairs(args: &InterferenceArgs, sharing: Sharing) -> Result<(Vec<Met>, String)
 
 fn lucid_failure(error: LucidError, (pairs, alone): (&Path, &Path)) -> Failure {
     match error {
-        LucidError::Alone(error) => Failure::input(&alone.display().to_string(), error),
-        LucidError::Pairs(error) => Failure::input(&pairs.display().to_string(), error),
+        LucidError::Alone(error) => Failure::input(alone.display().to_string(), error),
+        LucidError::Pairs(error) => Failure::input(pairs.display().to_string(), error),
     }
 }
 

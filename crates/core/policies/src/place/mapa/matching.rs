@@ -73,10 +73,12 @@ impl Matches {
             *count += 1;
         }
         if matches!(pattern, Pattern::Ring | Pattern::Pipeline) {
-            matches.paths = match gpus {
-                ..=EXACT_GPUS_MAX => Paths::All(matches.all_paths()),
-                ..=TABLE_GPUS_MAX => Paths::Best(matches.best_paths()),
-                _ => Paths::None,
+            matches.paths = if gpus <= EXACT_GPUS_MAX {
+                Paths::All(matches.all_paths())
+            } else if gpus <= TABLE_GPUS_MAX {
+                Paths::Best(matches.best_paths())
+            } else {
+                Paths::None
             };
         }
         matches
