@@ -9,7 +9,7 @@
 //! - [`burst`]: how long a quota a client needs.
 //! - [`arbiter`]: the rules that choose among those who wait.
 //! - [`counters`]: who waited for whom.
-//! - [`long_run`]: what the rules come to where all always have work, for forecasts and simulations.
+//! - [`long_run()`]: what the rules come to where all always have work, for forecasts and simulations.
 //!
 //! Nothing here reads a clock: the simulator and the live side hand in the time, and get the same answers.
 //!

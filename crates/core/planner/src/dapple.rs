@@ -30,7 +30,7 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
 
 /// The paper's plan and ours.
 ///
-/// O(l^2 g states) for l layers and g devices in the program; ours is bounded by [`exact::EVALUATIONS_MAX`].
+/// O(l^2 g states) for l layers and g devices in the program; ours is bounded by `exact::EVALUATIONS_MAX`.
 pub fn plan(request: &Request<'_>) -> Result<Vec<Proposal>, PlanError> {
     plan_with(request, &Settings::default())
 }

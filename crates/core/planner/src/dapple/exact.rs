@@ -12,7 +12,7 @@ pub const EVALUATIONS_MAX: u64 = 400_000;
 
 /// The best plans of up to three stages by the formula of the paper, best first.
 ///
-/// Exact for that formula while no more than [`EVALUATIONS_MAX`] plans are rated: a partial plan is left where even an
+/// Exact for that formula while no more than `EVALUATIONS_MAX` plans are rated: a partial plan is left where even an
 /// even spread of the rest could not beat the worst of those kept.
 pub fn exhaustive(instance: &Instance<'_>) -> Vec<Vec<Placed>> {
     let mut search = Search { instance, kept: Vec::new(), evaluations: 0 };

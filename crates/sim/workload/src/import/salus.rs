@@ -38,7 +38,7 @@ pub(crate) fn read(mut reader: &mut dyn BufRead, sink: &mut Sink) -> Result<(), 
 
 fn draft<'a>(row: &TableRow<'a>, rates: &mut Rates, sink: &mut Sink) -> Result<Draft<'a>, Skip> {
     let name = row.need(0)?;
-    let seconds = row.need_number(1, 0.001..=1e9)?;
+    let seconds = row.need_number(1, 0.0..=1e9)?;
     let memory = row.need_number(2, 0.0..=f64::from(u32::MAX))?;
     let iterations = row.need_number(3, 1.0..=1e12)?;
     let mut draft = Draft::new(format!("{name}:{iterations}"), 0.0, (1, seconds))?;
