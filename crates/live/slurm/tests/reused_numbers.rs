@@ -77,10 +77,14 @@ impl Yard {
     /// The comment of a submission, once it was made.
     fn mark(&self, number: u32) -> String {
         let file = self.dir.join(format!("sbatch.{number}"));
-        within("a submission", || file.exists());
-        let text = std::fs::read_to_string(file).unwrap();
-        let mark = text.lines().find_map(|line| line.strip_prefix("--comment="));
-        mark.expect("it has a comment").to_owned()
+        // The file is there before all of it is written.
+        let mark = || {
+            let text = std::fs::read_to_string(&file).ok()?;
+            let (lines, _) = text.rsplit_once('\n')?;
+            lines.lines().find_map(|line| line.strip_prefix("--comment=")).map(str::to_owned)
+        };
+        within("a submission with its comment", || mark().is_some());
+        mark().expect("it was there")
     }
 
     fn told(&self) -> String {
