@@ -1,8 +1,8 @@
 //! DAPPLE: stages of layers, each copied over several devices, with early backward passes (PPoPP 2021).
 //!
 //! The paper's planner is a dynamic program over layers planned, devices used and three ways to place a stage. Ours
-//! looks at all plans of up to three stages, bounded by the best few found so far, counts unequal devices by their
-//! speed, and takes the best of its own and of the paper's in the simulation.
+//! looks at all plans of up to three stages, bounded by the best few found so far, and by the program at plans of four,
+//! counts unequal devices by their speed, and takes the best of its own and of the paper's in the simulation.
 
 mod exact;
 mod instance;
@@ -18,13 +18,15 @@ use crate::{PlanError, Proposal, Request};
 
 /// Devices from which the states of the program are too many.
 pub const DEVICES_MAX: usize = 32;
+/// Stages of the plans that ours takes from the program.
+const STAGES_MAX: usize = 4;
 
 /// The row in the table of planners.
 pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "dapple",
     about: "stages of consecutive layers, each on several devices, with early backward passes",
     paper: "Fan et al., DAPPLE: A Pipelined Data Parallel Approach for Training Large Models, PPoPP 2021",
-    partial: "the program keeps plans of up to four stages, beside one with a stage for each device; at most 32 devices",
+    partial: "the program keeps plans of up to two stages and ours of up to four, beside one with a stage for each device; at most 32 devices",
     problem: Problem::Training(plan),
 };
 
@@ -43,8 +45,12 @@ pub fn plan_with(request: &Request<'_>, settings: &Settings) -> Result<Vec<Propo
     }
     let chain = request.graph.chain().joined(settings.join_share);
     let instance = Instance::new(&chain, request, settings)?;
-    let mut candidates = vec![paper_plan(&instance)];
+    // The authors' planner takes what leaves a machine for another as one transfer; ours and the simulation do not.
+    let one_stream = Settings { is_one_stream: true, ..settings.clone() };
+    let mut candidates = vec![paper_plan(&Instance::new(&chain, request, &one_stream)?)];
     candidates.extend(exhaustive(&instance));
+    let longer = Settings { stages_max: STAGES_MAX, ..settings.clone() };
+    candidates.push(paper_plan(&Instance::new(&chain, request, &longer)?));
     candidates.extend([data_parallel(&instance), straight(&instance)].into_iter().flatten());
     let mut proposals = Vec::new();
     let mut best: Option<Proposal> = None;

@@ -11,13 +11,16 @@ pub struct Settings {
     pub join_share: f64,
     /// The ratio of communication to computation from which the wide early backward is used.
     pub wide_from: f64,
-    /// Stages of a plan that the dynamic program looks at.
+    /// Stages of a plan that the dynamic program looks at; all published plans have one, two, or one for each device.
     pub stages_max: usize,
+    /// Whether what passes from one machine to another is one transfer, as in the public planner of the authors, or one
+    /// for each pair of devices, side by side.
+    pub is_one_stream: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { join_share: 0.002, wide_from: 0.2, stages_max: 4 }
+        Settings { join_share: 0.002, wide_from: 0.2, stages_max: 2, is_one_stream: false }
     }
 }
 
@@ -156,7 +159,7 @@ impl<'a> Instance<'a> {
         for a in &senders {
             for b in &receivers {
                 // Several devices send side by side, each within the limit of one transfer.
-                let pairs = a.count.min(b.count);
+                let pairs = if self.settings.is_one_stream { 1.0 } else { a.count.min(b.count) };
                 moves.push(Move {
                     bytes: bytes * a.part * b.part,
                     route: self.devices.route(a.first, b.first),

@@ -65,77 +65,98 @@ pub fn after(instance: &Instance<'_>, used: &[usize], devices: &[usize]) -> Vec<
     used
 }
 
-/// The way in which the best partial plan of a state came about.
+/// Plans that the program rates at most; what is left then is not looked at.
+const RATINGS_MAX: u64 = 200_000;
+
+/// The best partial plan of a state: its stages, and the latency with all other layers on all other devices after them.
 struct Partial {
-    /// The longest stage or transfer, seconds for one sample.
-    block: f64,
+    latency: f64,
     stages: Vec<Placed>,
+}
+
+type States = BTreeMap<(usize, Vec<usize>), Partial>;
+
+struct Program<'a, 'b> {
+    instance: &'a Instance<'b>,
+    best: (f64, Vec<Placed>),
+    ratings: u64,
 }
 
 /// The plan of the dynamic program, or one stage over all devices, or a stage for each: the best by the formula.
 ///
-/// For each number of stages the program keeps, by layers planned and devices used, the plan whose longest stage or
-/// transfer is shortest; each complete one is then rated by the formula.
+/// For each number of stages the program keeps, by layers planned and devices used, the plan of the least latency with
+/// the rest as one more stage (section 4.3).
 pub fn paper_plan(instance: &Instance<'_>) -> Vec<Placed> {
-    let mut best =
-        data_parallel(instance).into_iter().chain(straight(instance)).collect::<Vec<_>>();
-    let nothing = Partial { block: 0.0, stages: Vec::new() };
+    let simple = data_parallel(instance).into_iter().chain(straight(instance));
+    let rated = simple.map(|plan| (instance.latency(&plan), plan));
+    let best = rated.min_by(|a, b| a.0.total_cmp(&b.0));
+    let best = best.expect("one stage over all devices is a plan");
+    let mut program = Program { instance, best, ratings: 0 };
     let start = (0usize, vec![0usize; instance.machines.len()]);
-    let mut states: BTreeMap<(usize, Vec<usize>), Partial> = BTreeMap::from([(start, nothing)]);
-    for _ in 0..instance.settings.stages_max.min(instance.layers()) {
-        let mut next: BTreeMap<(usize, Vec<usize>), Partial> = BTreeMap::new();
+    let nothing = Partial { latency: f64::INFINITY, stages: Vec::new() };
+    let mut states: States = BTreeMap::from([(start, nothing)]);
+    for _ in 1..instance.settings.stages_max.min(instance.layers()) {
+        let mut next = States::new();
         for ((planned, used), partial) in &states {
-            extend(instance, (*planned, used), partial, &mut next);
+            program.extend((*planned, used), partial, &mut next);
         }
-        let all = instance.devices.devices.len();
-        let whole = next.iter().filter(|((planned, used), _)| {
-            *planned == instance.layers() && used.iter().sum::<usize>() == all
-        });
-        best.extend(whole.map(|(_, partial)| partial.stages.clone()));
         states = next;
-        states.retain(|(planned, _), _| *planned < instance.layers());
     }
-    let by_latency =
-        |a: &Vec<Placed>, b: &Vec<Placed>| instance.latency(a).total_cmp(&instance.latency(b));
-    best.into_iter().min_by(by_latency).expect("one stage over all devices is a plan")
+    program.best.1
 }
 
-fn extend(
-    instance: &Instance<'_>,
-    (planned, used): (usize, &[usize]),
-    partial: &Partial,
-    next: &mut BTreeMap<(usize, Vec<usize>), Partial>,
-) {
-    let left = instance.devices.devices.len() - used.iter().sum::<usize>();
-    for count in 1..=left {
-        let mut seen: Vec<Vec<usize>> = Vec::new();
-        for placement in PLACEMENTS {
-            let Some(devices) = place(instance, used, count, placement) else { continue };
-            if seen.contains(&devices) {
-                continue;
-            }
-            seen.push(devices.clone());
-            let (used, speed) = (after(instance, used, &devices), instance.speed(&devices));
-            let stage = Placed { from: planned, to: planned, devices };
-            let moved = partial
-                .stages
-                .last()
-                .map_or(0.0, |last| 2.0 * instance.transfer(&instance.moves(last, &stage, 1.0)));
-            let before = partial.block.max(moved);
-            // Layers must be left for what is left of the devices, and devices for what is left of the layers.
-            let ends = match left == count {
-                true => instance.layers()..instance.layers() + 1,
-                false => planned + 1..instance.layers(),
-            };
-            for to in ends {
-                let block = before.max(instance.work(planned, to) / speed);
-                let state = (to, used.clone());
-                if next.get(&state).is_none_or(|other| block < other.block) {
+impl Program<'_, '_> {
+    /// Adds a stage in every way that leaves layers and devices for one more, and rates the plan with that one.
+    fn extend(&mut self, (planned, used): (usize, &[usize]), partial: &Partial, next: &mut States) {
+        let instance = self.instance;
+        let left = instance.devices.devices.len() - used.iter().sum::<usize>();
+        for count in 1..left {
+            let mut seen: Vec<Vec<usize>> = Vec::new();
+            for placement in PLACEMENTS {
+                let Some(devices) = place(instance, used, count, placement) else { continue };
+                if seen.contains(&devices) {
+                    continue;
+                }
+                seen.push(devices.clone());
+                let used = after(instance, used, &devices);
+                let Some(rest) = place(instance, &used, left - count, Placement::Fresh) else {
+                    continue;
+                };
+                let speed = instance.speed(&devices);
+                for to in planned + 1..instance.layers() {
+                    // Every sample passes every stage, so none can take longer than the best plan has in all.
+                    let whole = |seconds: f64| f64::from(instance.batch) * seconds;
+                    if whole(instance.work(planned, to) / speed) >= self.best.0 {
+                        break;
+                    }
                     let mut stages = partial.stages.clone();
-                    stages.push(Placed { to, ..stage.clone() });
-                    next.insert(state, Partial { block, stages });
+                    stages.push(Placed { from: planned, to, devices: devices.clone() });
+                    let last = Placed { from: to, to: instance.layers(), devices: rest.clone() };
+                    self.rate((to, &used), (stages, last), next);
                 }
             }
+        }
+    }
+
+    fn rate(
+        &mut self,
+        (to, used): (usize, &[usize]),
+        (mut stages, last): (Vec<Placed>, Placed),
+        next: &mut States,
+    ) {
+        if self.ratings >= RATINGS_MAX {
+            return;
+        }
+        self.ratings += 1;
+        stages.push(last);
+        let latency = self.instance.latency(&stages);
+        if latency < self.best.0 {
+            self.best = (latency, stages.clone());
+        }
+        stages.pop();
+        let state = (to, used.to_vec());
+        if next.get(&state).is_none_or(|other| latency < other.latency) {
+            next.insert(state, Partial { latency, stages });
         }
     }
 }
