@@ -1,4 +1,4 @@
-//! Chance from a seed, for tests of this crate.
+//! Chance from a seed.
 
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

@@ -181,7 +181,7 @@ fn memory(
     all
 }
 
-fn binds(parts: &Parts, memory: &[DeviceMemory]) -> String {
+pub(crate) fn binds(parts: &Parts, memory: &[DeviceMemory]) -> String {
     let mut reasons = Vec::new();
     if let Some(fullest) = memory.first().filter(|one| one.bytes > 0.9 * one.capacity) {
         let share = 100.0 * fullest.bytes / fullest.capacity.max(1.0);

@@ -1,7 +1,7 @@
 //! The one table that makes planners exist.
 
 use crate::{PlanError, Proposal, Request};
-use crate::{dapple, duan_wu, harmony, perotin, ptd_p};
+use crate::{cc_os, dapple, duan_wu, harmony, herti, perotin, pesto, ptd_p, spotlight, ursa, yang};
 
 /// What a planner makes plans for.
 #[derive(Copy, Clone, Debug)]
@@ -28,8 +28,19 @@ pub struct PlannerEntry {
 }
 
 /// All planners.
-pub const PLANNERS: &[&PlannerEntry] =
-    &[&ptd_p::ENTRY, &dapple::ENTRY, &duan_wu::ENTRY, &perotin::ENTRY, &harmony::ENTRY];
+pub const PLANNERS: &[&PlannerEntry] = &[
+    &ptd_p::ENTRY,
+    &dapple::ENTRY,
+    &pesto::ENTRY,
+    &spotlight::ENTRY,
+    &harmony::ENTRY,
+    &duan_wu::ENTRY,
+    &yang::ENTRY,
+    &herti::ENTRY,
+    &cc_os::ENTRY,
+    &perotin::ENTRY,
+    &ursa::ENTRY,
+];
 
 /// A planner by its name.
 pub fn planner(name: &str) -> Option<&'static PlannerEntry> {
