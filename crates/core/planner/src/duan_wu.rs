@@ -3,6 +3,10 @@
 //! A job is computed locally up to its cut and then uploaded; the server takes no time. So jobs pass two machines one
 //! after the other, and Johnson's rule gives the shortest makespan for given cuts.
 
+mod cuts;
+
+pub use cuts::{Sides, below_layers, of_chain, of_graph};
+
 use crate::registry::{PlannerEntry, Problem};
 
 /// The row in the table of planners.
@@ -10,7 +14,7 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "duan-wu",
     about: "where to cut each of many inferences between a device and a server, and their order",
     paper: "Duan and Wu, Joint Optimization of DNN Partition and Scheduling for Mobile Cloud Computing, ICPP 2021",
-    partial: "chains of layers; graphs with branches are not turned into chains",
+    partial: "the server takes no time; graphs of more than 64 operators are cut along one order",
     problem: Problem::Other("cuts and order of inferences (library: duan_wu)"),
 };
 

@@ -3,6 +3,12 @@
 //! First each job gets an allocation that balances the longest path against the area of all; then allocations are capped
 //! at a part of each capacity, and jobs start in a list as soon as they fit.
 
+mod related;
+mod uncertain;
+
+pub use related::{Class, RelatedPlan, RelatedWorkflow, plan_related};
+pub use uncertain::{Executed, execute};
+
 use crate::PlanError;
 use crate::registry::{PlannerEntry, Problem};
 
@@ -11,7 +17,7 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "perotin",
     about: "sizes and start times of moldable jobs with dependencies, on several types of capacity",
     paper: "Perotin, Sun and Raghavan, Multi-Resource List Scheduling of Moldable Parallel Jobs under Precedence Constraints, ICPP 2021",
-    partial: "allocations come from a greedy descent instead of the rounded linear program",
+    partial: "allocations come from a greedy descent instead of the rounded linear program; types of unequal speed and uncertain times are ours",
     problem: Problem::Other("sizes and start times of a workflow (library: perotin)"),
 };
 
@@ -36,7 +42,9 @@ pub struct MoldableJob {
 impl MoldableJob {
     /// Its seconds on these amounts.
     pub fn seconds(&self, amounts: &[u32]) -> f64 {
-        let shared = self.work.iter().zip(amounts).map(|(work, amount)| work / f64::from(*amount));
+        // A type without work needs no amount.
+        let used = self.work.iter().zip(amounts).filter(|(work, _)| **work > 0.0);
+        let shared = used.map(|(work, amount)| work / f64::from(*amount));
         self.sequential + shared.sum::<f64>()
     }
 }
@@ -88,11 +96,11 @@ pub fn plan(workflow: &Workflow, priority: Priority) -> Result<WorkflowPlan, Pla
     let cap = |capacity: u32| libm::ceil(CAP * f64::from(capacity)) as u32;
     let capped = |amounts: &Vec<u32>| {
         let pairs = amounts.iter().zip(&workflow.capacities);
-        pairs.map(|(amount, capacity)| (*amount).min(cap(*capacity)).max(1)).collect::<Vec<u32>>()
+        pairs.map(|(amount, capacity)| (*amount).min(cap(*capacity))).collect::<Vec<u32>>()
     };
     let amounts: Vec<Vec<u32>> = wished.iter().map(capped).collect();
     let bound = longest_path(workflow, &wished).max(area(workflow, &wished));
-    let start = list(workflow, &amounts, priority);
+    let start = list(workflow, &amounts, priority, &stated(workflow, &amounts));
     let ends = (0..start.len()).map(|job| start[job] + workflow.jobs[job].seconds(&amounts[job]));
     let seconds = ends.fold(0.0, f64::max);
     Ok(WorkflowPlan { wished, amounts, start, seconds, bound })
@@ -167,7 +175,8 @@ fn critical(workflow: &Workflow, amounts: &[Vec<u32>]) -> Vec<usize> {
 /// Starts with one unit of everything and doubles what shortens the longest path at the least area, while that path is
 /// longer than the area of all; the best balance met is the allocation.
 fn allocate(workflow: &Workflow) -> Vec<Vec<u32>> {
-    let mut amounts = vec![vec![1u32; workflow.capacities.len()]; workflow.jobs.len()];
+    let least = |job: &MoldableJob| job.work.iter().map(|work| u32::from(*work > 0.0)).collect();
+    let mut amounts: Vec<Vec<u32>> = workflow.jobs.iter().map(least).collect();
     let mut best = (f64::INFINITY, amounts.clone());
     loop {
         let (path, area) = (longest_path(workflow, &amounts), area(workflow, &amounts));
@@ -200,8 +209,19 @@ fn allocate(workflow: &Workflow) -> Vec<Vec<u32>> {
     best.1
 }
 
-/// List scheduling: whenever something ends, every job that is ready and fits starts.
-fn list(workflow: &Workflow, amounts: &[Vec<u32>], priority: Priority) -> Vec<f64> {
+/// The seconds of each job as stated.
+fn stated(workflow: &Workflow, amounts: &[Vec<u32>]) -> Vec<f64> {
+    workflow.jobs.iter().zip(amounts).map(|(job, amounts)| job.seconds(amounts)).collect()
+}
+
+/// List scheduling: whenever something ends, every job that is ready and fits starts. The order goes by what is stated,
+/// and a job takes its `seconds`.
+fn list(
+    workflow: &Workflow,
+    amounts: &[Vec<u32>],
+    priority: Priority,
+    seconds: &[f64],
+) -> Vec<f64> {
     let count = amounts.len();
     let tails = tails(workflow, amounts);
     let mut order: Vec<usize> = (0..count).collect();
@@ -218,7 +238,7 @@ fn list(workflow: &Workflow, amounts: &[Vec<u32>], priority: Priority) -> Vec<f6
             let fits = amounts[*job].iter().zip(&free).all(|(own, free)| own <= free);
             if start[*job].is_nan() && fits && workflow.jobs[*job].after.iter().all(ended) {
                 start[*job] = now;
-                end[*job] = now + workflow.jobs[*job].seconds(&amounts[*job]);
+                end[*job] = now + seconds[*job];
                 free.iter_mut().zip(&amounts[*job]).for_each(|(free, own)| *free -= own);
                 running.push(*job);
             }
@@ -308,7 +328,7 @@ mod tests {
         let workflow = Workflow { capacities: vec![32], jobs: (0..8).map(job).collect() };
         let plan = plan(&workflow, Priority::Index).unwrap();
         let single = vec![vec![1]; 8];
-        let start = list(&workflow, &single, Priority::Index);
+        let start = list(&workflow, &single, Priority::Index, &stated(&workflow, &single));
         assert!(start[7] + 32.0 > ratio(1) * plan.bound);
         assert!(plan.seconds <= ratio(1) * plan.bound);
     }
