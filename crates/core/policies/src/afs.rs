@@ -1,7 +1,7 @@
 //! The rule of AFS: which of two jobs gets the next GPUs, and the knockout that finds which of all jobs gets them.
 //!
 //! The rule is not transitive, so that there need not be a job that beats all others. The knockout is a balanced tree
-//! over the jobs in order of id: each node holds the winner of its two sides, and when a job has been given GPUs only
+//! over the jobs in order of id: of the two sides of each node one wins, and when a job has been given GPUs only
 //! the matches on its way to the root are played again. That is O(n + m log n) matches for n jobs and m steps, where a
 //! scan for each GPU takes O(m n).
 
@@ -55,62 +55,80 @@ pub(crate) fn second_wins(first: &NextStep, second: &NextStep) -> bool {
     (b.gain_after > a.gain_before) != swapped
 }
 
-/// Finds the player that wins all its matches, by place; a player that left is `None`.
+/// Finds the player that wins all its matches, by place; a player that left takes no part.
+///
+/// Where two sides of the tree meet, the one that lost stays with what it stands for, so that a match reads one place.
+/// Only the winner of all ever stands otherwise: on its way it meets at each node who lost there, the winner of the
+/// other side.
 pub(crate) struct Knockout<T> {
-    players: Vec<Option<T>>,
-    /// A heap of winners: node `k` is above `2 k` and `2 k + 1`, leaves last.
-    winners: Vec<u32>,
-    leaves: usize,
+    /// A heap of losers: node `k` is above `2 k` and `2 k + 1`; leaves, below, are not kept. The first is the winner.
+    losers: Vec<Option<(u32, T)>>,
 }
-
-/// The winner where no player is left.
-const NO_PLAYER: u32 = u32::MAX;
 
 impl<T> Knockout<T> {
     /// Plays all matches.
     pub fn new(players: Vec<Option<T>>, second_wins: impl Fn(&T, &T) -> bool) -> Knockout<T> {
         let leaves = players.len().next_power_of_two();
-        let mut winners = vec![NO_PLAYER; 2 * leaves];
-        for (at, player) in players.iter().enumerate() {
-            winners[leaves + at] = if player.is_some() { at as u32 } else { NO_PLAYER };
+        let entries = players.into_iter().enumerate();
+        let mut side: Vec<_> =
+            entries.map(|(at, player)| player.map(|player| (at as u32, player))).collect();
+        side.resize_with(leaves, || None);
+        // Level by level from below; the losers of a level of `n` matches are nodes `n` to `2 n - 1`.
+        let mut levels = Vec::new();
+        while side.len() > 1 {
+            let (mut winners, mut losers) = (Vec::new(), Vec::new());
+            let mut players = side.into_iter();
+            while let (Some(mut winner), Some(mut loser)) = (players.next(), players.next()) {
+                let pair = (&winner, &loser);
+                if beats(pair, &second_wins) {
+                    std::mem::swap(&mut winner, &mut loser);
+                }
+                winners.push(winner);
+                losers.push(loser);
+            }
+            levels.push(losers);
+            side = winners;
         }
-        let mut knockout = Knockout { players, winners, leaves };
-        for node in (1..leaves).rev() {
-            let pair = (knockout.winners[2 * node], knockout.winners[2 * node + 1]);
-            knockout.winners[node] = knockout.play(pair, &second_wins);
-        }
-        knockout
+        let mut losers = side;
+        losers.extend(levels.into_iter().rev().flatten());
+        Knockout { losers }
     }
 
     /// The place of the player that won.
     pub fn winner(&self) -> Option<usize> {
-        let winner = self.winners[1];
-        (winner != NO_PLAYER).then_some(winner as usize)
+        self.losers[0].as_ref().map(|(at, _)| *at as usize)
     }
 
-    /// A player stands otherwise, or leaves; its matches are played again.
-    pub fn set(&mut self, at: usize, player: Option<T>, second_wins: impl Fn(&T, &T) -> bool) {
-        let mut here = if player.is_some() { at as u32 } else { NO_PLAYER };
-        self.players[at] = player;
-        let mut node = self.leaves + at;
-        self.winners[node] = here;
-        while node > 1 {
-            let other = self.winners[node ^ 1];
-            let pair = if node.is_multiple_of(2) { (here, other) } else { (other, here) };
-            here = self.play(pair, &second_wins);
-            node /= 2;
-            self.winners[node] = here;
+    /// The winner stands otherwise, or leaves; its matches are played again.
+    pub fn set_winner(&mut self, player: Option<T>, second_wins: impl Fn(&T, &T) -> bool) {
+        let Some((at, _)) = self.losers[0].take() else { return };
+        let mut here = player.map(|player| (at, player));
+        let mut child = self.losers.len() + at as usize;
+        while child > 1 {
+            let other = &mut self.losers[child / 2];
+            let is_first = child.is_multiple_of(2);
+            let loses = match is_first {
+                true => beats((&here, other), &second_wins),
+                false => !beats((other, &here), &second_wins),
+            };
+            if loses {
+                std::mem::swap(&mut here, other);
+            }
+            child /= 2;
         }
+        self.losers[0] = here;
     }
+}
 
-    fn play(&self, (a, b): (u32, u32), second_wins: &impl Fn(&T, &T) -> bool) -> u32 {
-        let player = |at: u32| self.players[at as usize].as_ref().expect("a winner takes part");
-        match (a, b) {
-            (NO_PLAYER, _) => b,
-            (_, NO_PLAYER) => a,
-            _ if second_wins(player(a), player(b)) => b,
-            _ => a,
-        }
+/// Whether the second of two sides wins; of sides without a player the first does.
+fn beats<T>(
+    (first, second): (&Option<(u32, T)>, &Option<(u32, T)>),
+    second_wins: impl Fn(&T, &T) -> bool,
+) -> bool {
+    match (first, second) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some((_, first)), Some((_, second))) => second_wins(first, second),
     }
 }
 
@@ -184,7 +202,7 @@ where
             self.without -= 1;
         }
         let standing = self.steps[at].map(|size| (self.stand)(player, at, size));
-        self.knockout.set(at, standing, &self.second_wins);
+        self.knockout.set_winner(standing, &self.second_wins);
         true
     }
 }
