@@ -162,15 +162,13 @@ impl Quasar {
         let mut best: Option<Candidate> = None;
         for kind in self.by_quality(job, (view, free)) {
             for gpus in self.sizes(job, (kind, wished), view) {
-                let mut cost = |on: GpuType, jobs: &[JobId]| {
-                    let lost = self.lost((job, gpus), on, jobs, view)?;
-                    (on == kind && lost.is_bearable).then_some(lost.own)
+                let mut cost = |jobs: &[JobId]| {
+                    let lost = self.lost((job, gpus), kind, jobs, view)?;
+                    lost.is_bearable.then_some(lost.own)
                 };
-                let most = self.settings.jobs_max;
-                let Some(found) = tenancy.cheapest((job, gpus), (view, free), most, &mut cost)
-                else {
-                    break;
-                };
+                let (asked, most) = ((job, gpus), self.settings.jobs_max);
+                let found = tenancy.cheapest_on(kind, asked, (view, free), most, &mut cost);
+                let Some(found) = found else { break };
                 let Some(reached) = reached(job, &found, wished, view) else { continue };
                 let candidate = Candidate { place: found.place, reached };
                 if reached >= self.settings.target {
@@ -217,12 +215,10 @@ impl Quasar {
         let gpus = job.spec.want.gpus;
         let mut best: Option<Cheapest> = None;
         for kind in self.by_quality(job, (view, free)) {
-            let mut cost = |on: GpuType, jobs: &[JobId]| {
-                let lost = self.lost((job, gpus), on, jobs, view)?;
-                (on == kind).then_some(lost.intolerable)
-            };
-            let most = self.settings.jobs_max;
-            let found = tenancy.cheapest((job, gpus), (view, free), most, &mut cost);
+            let mut cost =
+                |jobs: &[JobId]| Some(self.lost((job, gpus), kind, jobs, view)?.intolerable);
+            let (asked, most) = ((job, gpus), self.settings.jobs_max);
+            let found = tenancy.cheapest_on(kind, asked, (view, free), most, &mut cost);
             if let Some(found) = found
                 && best.as_ref().is_none_or(|best| found.cost < best.cost)
             {

@@ -56,40 +56,51 @@ impl Tenancy {
         self.on.get(&gpu).map_or(&[], |jobs| jobs.as_slice())
     }
 
-    /// So many GPUs of one type for a job: on one node where one has enough, those where the dearest costs least. No GPU gets
-    /// more than `most` jobs; `cost` says what a GPU costs beside whom, or that it may not be taken.
-    /// O(GPUs log GPUs).
+    /// So many GPUs of one type for a job, on the type where the dearest costs least. O(GPUs log GPUs).
     pub(crate) fn cheapest(
         &self,
-        (job, gpus): (JobRef<'_>, u32),
+        asked: (JobRef<'_>, u32),
         (view, free): (&View<'_>, &Free),
         most: usize,
         cost: &mut dyn FnMut(GpuType, &[JobId]) -> Option<f64>,
     ) -> Option<Cheapest> {
+        let kinds = free.kinds().into_iter().filter(|kind| asked.0.spec.want.accepts(*kind));
+        let found = kinds.filter_map(|kind| {
+            self.cheapest_on(kind, asked, (view, free), most, &mut |jobs| cost(kind, jobs))
+        });
+        // Of equals the first type.
+        found.reduce(|best, next| if next.cost < best.cost { next } else { best })
+    }
+
+    /// So many GPUs of a type for a job: on one node where one has enough, those where the dearest costs least. No GPU gets
+    /// more than `most` jobs; `cost` says what a GPU costs beside whom, or that it may not be taken.
+    /// O(GPUs of the type, with their logarithm).
+    pub(crate) fn cheapest_on(
+        &self,
+        kind: GpuType,
+        (job, gpus): (JobRef<'_>, u32),
+        (view, free): (&View<'_>, &Free),
+        most: usize,
+        cost: &mut dyn FnMut(&[JobId]) -> Option<f64>,
+    ) -> Option<Cheapest> {
         let want = &job.spec.want;
-        let mut best: Option<Cheapest> = None;
-        for kind in free.kinds().into_iter().filter(|kind| want.accepts(*kind)) {
-            let mut known: FxHashMap<Residents, Option<f64>> = FxHashMap::default();
-            let mut asked = |jobs: &[JobId]| {
-                let key = Residents::from_slice(jobs);
-                *known.entry(key).or_insert_with(|| cost(kind, jobs))
-            };
-            let nodes = view.cluster().nodes.iter().filter(|node| {
-                node.kind == kind
-                    && want.pool.is_none_or(|pool| node.pool == pool)
-                    && free.shut(node.id, job).is_none()
-            });
-            let open: Vec<(NodeId, Vec<Open>)> = nodes
-                .map(|node| (node.id, self.open(node.id, job, free, most, &mut asked)))
-                .filter(|(_, open)| !open.is_empty())
-                .collect();
-            if let Some(found) = pick(open, gpus, want.nodes_max)
-                && best.as_ref().is_none_or(|best| found.cost < best.cost)
-            {
-                best = Some(found);
+        let mut known: FxHashMap<Residents, Option<f64>> = FxHashMap::default();
+        let mut asked = |jobs: &[JobId]| {
+            if let Some(cost) = known.get(jobs) {
+                return *cost;
             }
-        }
-        best
+            *known.entry(Residents::from_slice(jobs)).or_insert_with(|| cost(jobs))
+        };
+        let nodes = view.cluster().nodes.iter().filter(|node| {
+            node.kind == kind
+                && want.pool.is_none_or(|pool| node.pool == pool)
+                && free.shut(node.id, job).is_none()
+        });
+        let open: Vec<(NodeId, Vec<Open>)> = nodes
+            .map(|node| (node.id, self.open(node.id, job, free, most, &mut asked)))
+            .filter(|(_, open)| !open.is_empty())
+            .collect();
+        pick(open, gpus, want.nodes_max)
     }
 
     /// The GPUs of a node that a job may take, the cheapest first, as many as its host has room for.
