@@ -22,8 +22,8 @@ pub struct Packing {
     pub left: Vec<u32>,
     /// Pieces packed so far.
     placed: Vec<Option<Piece>>,
-    /// Room for the leases that one piece might have, used again for the next one.
-    keys: Vec<u64>,
+    /// How many of the leases that one piece might have leave so many GPUs; all 0 between two pieces.
+    counts: Vec<u32>,
 }
 
 /// Packs pieces, using as little of the first lease as it can; or names a piece that found no place.
@@ -124,7 +124,7 @@ impl Packing {
             leases: vec![Vec::new(); pieces],
             left: capacity.to_vec(),
             placed: vec![None; pieces],
-            keys: Vec::new(),
+            counts: Vec::new(),
         }
     }
 
@@ -160,13 +160,13 @@ impl Packing {
             if open.len() + 1 == need && self.left[0] >= piece.gpus {
                 open.push(0);
             }
+            open.sort_unstable();
         }
         if open.len() < need {
             open.clear();
             self.leases[at] = open;
             return false;
         }
-        open.sort_unstable();
         for lease in &open {
             self.left[*lease as usize] -= piece.gpus;
         }
@@ -176,22 +176,37 @@ impl Packing {
     }
 
     /// The leases with the most left that a piece could have beside the first, later ones first among equals; no more
-    /// than it needs.
+    /// than it needs, ascending. O(leases + GPUs), without a sort: what is left is a small number.
     fn emptiest(&mut self, piece: Piece, open: &mut Vec<u32>) {
-        let Packing { left, keys, .. } = self;
-        // What is left and the lease in one number: the least is the emptiest.
-        keys.clear();
-        for (lease, left) in left.iter().enumerate().take(piece.before as usize).skip(1) {
-            if *left >= piece.gpus {
-                keys.push((u64::from(u32::MAX - left) << 32) | u64::from(u32::MAX - lease as u32));
+        let Packing { left, counts, .. } = self;
+        let before = left.len().min(piece.before as usize);
+        let Some(known) = left.get(1..before) else { return };
+        let most = known.iter().copied().max().unwrap_or(0);
+        if most < piece.gpus {
+            return;
+        }
+        // What a lease has left beyond what the piece takes.
+        let beyond = |left: u32| (left - piece.gpus) as usize;
+        counts.resize(counts.len().max(beyond(most) + 1), 0);
+        let fitting = || known.iter().copied().filter(|left| *left >= piece.gpus);
+        fitting().for_each(|left| counts[beyond(left)] += 1);
+        // The least that leaves enough leases, and how many of those with just as much are one too many.
+        let (mut least, mut surplus, mut found) = (piece.gpus, 0, 0);
+        for left in (piece.gpus..=most).rev() {
+            found += counts[beyond(left)];
+            if found >= piece.leases {
+                (least, surplus) = (left, found - piece.leases);
+                break;
             }
         }
-        let need = piece.leases as usize;
-        if keys.len() > need {
-            keys.select_nth_unstable(need);
-            keys.truncate(need);
+        counts[..=beyond(most)].fill(0);
+        for (lease, left) in (1..).zip(known) {
+            if *left == least && surplus > 0 {
+                surplus -= 1;
+            } else if *left >= least {
+                open.push(lease);
+            }
         }
-        open.extend(keys.iter().map(|key| u32::MAX - *key as u32));
     }
 
     /// Makes the leases known up to a deadline: later ones have as many GPUs as the last.
