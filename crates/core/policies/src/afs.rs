@@ -120,11 +120,11 @@ impl<T> Knockout<T> {
     }
 }
 
+/// A side of a match: the place of a player and what it stands for, or no player.
+type Side<T> = Option<(u32, T)>;
+
 /// Whether the second of two sides wins; of sides without a player the first does.
-fn beats<T>(
-    (first, second): (&Option<(u32, T)>, &Option<(u32, T)>),
-    second_wins: impl Fn(&T, &T) -> bool,
-) -> bool {
+fn beats<T>((first, second): (&Side<T>, &Side<T>), second_wins: impl Fn(&T, &T) -> bool) -> bool {
     match (first, second) {
         (_, None) => false,
         (None, Some(_)) => true,
