@@ -218,7 +218,6 @@ def main():
     arguments = parser.parse_args()
     bench = Bench(arguments)
     torch.manual_seed(0)
-    exported(bench, arguments.out)
     profiles = [profile(bench, batch) for batch in (MICRO_BATCHES[0], MICRO_BATCHES[-1])]
     if bench.cuda:
         torch.cuda.empty_cache()
@@ -236,6 +235,7 @@ def main():
         measured.append(case)
         # Written at each case, so that a run that is cut off leaves what it has.
         (arguments.out / "evidence.json").write_text(json.dumps(evidence, indent=1) + "\n")
+    exported(bench, arguments.out)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,12 @@ Needs PyTorch; nothing else does.
 """
 
 import json
+import operator
 import statistics
 import time
+
+# What works in place would change what it is timed with.
+_IN_PLACE = {operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul}
 
 
 class ExportError(Exception):
@@ -26,6 +30,7 @@ def graph(model, *inputs, name="model", measured_on="cpu", repeats=5):
     """The same as a dictionary."""
     import torch
     import torch.fx
+    import torch.utils._pytree
 
     if repeats < 1:
         raise ExportError("repeats is %r: expected a whole number from 1" % (repeats,))
@@ -35,8 +40,17 @@ def graph(model, *inputs, name="model", measured_on="cpu", repeats=5):
         traced = torch.fx.symbolic_trace(model)
     except Exception as error:  # control flow that depends on data has many ways to say so
         raise ExportError("torch.fx cannot trace %s: %s" % (type(model).__name__, error)) from error
+    _out_of_place(torch, traced)
+    changed = [module for module in traced.modules() if getattr(module, "inplace", False) is True]
+    for module in changed:
+        module.inplace = False
     runner = _runner(torch, traced, repeats)
-    runner.run(*inputs)
+    try:
+        runner.run(*inputs)
+    finally:
+        # The traced module shares its parts with the one that was handed in.
+        for module in changed:
+            module.inplace = True
     return {
         "name": name,
         "measured_on": measured_on,
@@ -44,6 +58,18 @@ def graph(model, *inputs, name="model", measured_on="cpu", repeats=5):
         "operators": list(runner.operators.values()),
         "edges": runner.edges(),
     }
+
+
+def _out_of_place(torch, traced):
+    """Functions and methods that work in place become those that do not; they give the same."""
+    for node in traced.graph.nodes:
+        if node.op == "call_function":
+            node.target = _IN_PLACE.get(node.target, node.target)
+            if node.kwargs.get("inplace"):
+                node.kwargs = dict(node.kwargs, inplace=False)
+        elif node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"):
+            if hasattr(torch.Tensor, node.target[:-1]):
+                node.target = node.target[:-1]
 
 
 def _runner(torch, traced, repeats):
@@ -167,8 +193,7 @@ def _apart(torch, value):
         if not isinstance(tensor, torch.Tensor) or isinstance(tensor, torch.nn.Parameter):
             return tensor
         alone = tensor.detach()
-        # A copy: an operator that works in place would change what others read.
-        return alone.clone().requires_grad_(alone.is_floating_point())
+        return alone.requires_grad_(alone.is_floating_point())
 
     return torch.utils._pytree.tree_map(one, value)
 
