@@ -81,6 +81,10 @@ pub struct WorldArgs {
     /// The part of the measured speeds of pairs that policies are told, such as 0.3; they estimate the rest [default: 1].
     #[arg(long, value_name = "PART", allow_hyphen_values = true)]
     pub pairs_known: Option<String>,
+    /// Of models that are described, policies are told one run on few GPUs instead of the best division over any; the
+    /// world keeps the truth.
+    #[arg(long)]
+    pub without_plans: bool,
     /// What jobs on the same GPU leave each other of their speed: time-sliced or mps, by measured pairs; stages or stages-guarded, by measured stages; token, by requests and limits [default: time-sliced].
     #[arg(long, value_name = "MODEL")]
     pub colocation: Option<String>,

@@ -275,6 +275,12 @@ fn refuse_problems(
         Problem::NoWork { label, work, .. } => {
             (label, "steps", work.to_string(), "more than 0".to_owned())
         }
+        Problem::FitsNowhere { job, label, reason } => (
+            label,
+            "model",
+            workload.catalog.get(workload.jobs[job.index()].job.model).name.clone(),
+            format!("a model that fits on the GPUs asked for: {reason}"),
+        ),
         Problem::Cycle { label, .. } => {
             (label, "after", label.clone(), "jobs that do not wait for each other".to_owned())
         }

@@ -31,6 +31,7 @@ pub fn read(args: &WorldArgs, seed: u64) -> Result<Options, Failure> {
         options.speed_error = deviation("--speed-error", text)?;
     }
     options.splits_by_speed = args.splits_by_speed;
+    options.tells_plans = !args.without_plans;
     if let Some(text) = &args.pairs_known {
         let part = text.parse().ok().filter(|part| (0.0..=1.0).contains(part));
         let expected = "a part from 0 to 1, such as 0.3";
@@ -120,6 +121,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         Some(Window { from, to }) => format!("{from}..{to}"),
     };
     let by_speed = options.splits_by_speed.then(|| ("splits-by-speed", "true".to_owned()));
+    let blind = (!options.tells_plans).then(|| ("without-plans", "true".to_owned()));
     [
         ("semantics", args.semantics.name().to_owned()),
         ("decisions", trigger),
@@ -139,6 +141,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
     ]
     .into_iter()
     .chain(by_speed)
+    .chain(blind)
     .map(|(key, value)| (key.to_owned(), value))
     .collect()
 }

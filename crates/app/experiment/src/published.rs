@@ -490,6 +490,7 @@ impl Table {
             speed_error: None,
             splits_by_speed: false,
             pairs_known: None,
+            without_plans: false,
             colocation: row.colocation.clone(),
             interference: row.interference.map(|part| part.to_string()),
             round: row.round.clone(),

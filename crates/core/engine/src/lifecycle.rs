@@ -494,7 +494,8 @@ impl Engine {
     /// The most GPUs the cluster as declared could ever give to a job.
     fn most_gpus(&self, job: &Job) -> u32 {
         let want = &job.want;
-        let plain = want.pool.is_none()
+        let plain = !want.across_kinds
+            && want.pool.is_none()
             && (want.nodes_max, want.cpus_per_gpu, want.memory_mib_per_gpu) == (0, 0, 0)
             && want.gpu_memory_mib == 0
             && self.state.cluster.rules.is_none();

@@ -6,6 +6,8 @@
 //!   stages and micro-batches.
 //! - [`placing`]: what planners of single operators have in common.
 //! - [`plan`]: what planners are asked and what they answer; [`timeline`]: a run as text and as a picture.
+//! - [`described`]: the best division of a model that was described, for any configuration of GPUs; what policies ask.
+//! - [`evidence`]: what was measured of a model, beside what is predicted of it.
 //! - [`registry`]: the one table of planners, one file each.
 //!
 //! Nothing here reads a clock or a file.
@@ -13,9 +15,11 @@
 pub mod cc_os;
 pub mod cnn;
 pub mod dapple;
+pub mod described;
 pub mod devices;
 mod draws;
 pub mod duan_wu;
+pub mod evidence;
 pub mod graph;
 pub mod graph_json;
 pub mod harmony;
@@ -38,6 +42,7 @@ pub mod ursa;
 pub mod yang;
 
 pub use cnn::Cnn;
+pub use described::Described;
 pub use devices::{Device, DeviceGraph, KindFigures, LinkSpeeds};
 pub use graph::{Chain, Edge, Graph, Layer, Operator};
 pub use plan::{Proposal, Request};

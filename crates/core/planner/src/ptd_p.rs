@@ -8,6 +8,7 @@ mod cost;
 #[cfg(test)]
 mod published;
 mod search;
+pub mod unequal;
 
 pub use cost::{Costs, Machines, RING_SHARE, Recompute, Split};
 pub use search::{Extent, search};

@@ -4,6 +4,7 @@ use crate::{ModelProfile, zoo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_diagnostic::{InputError, nearest};
+use trainyard_planner::Described;
 use trainyard_types::ModelId;
 
 /// The name of the model that does one second of work in each second.
@@ -57,6 +58,29 @@ impl Catalog {
         })
     }
 
+    /// The model of that name, which is added where it is a description of a model (`gpt-7.5b batch=512`); or a fault.
+    ///
+    /// The second value says whether it was added, so that what was bound to the catalog is to be bound anew.
+    pub fn resolve(
+        &mut self,
+        line: u64,
+        field: &str,
+        name: &str,
+    ) -> Result<(ModelId, bool), InputError> {
+        if let Some(known) = self.find(name) {
+            return Ok((known, false));
+        }
+        if !Described::is_one(name) {
+            return self.lookup(line, field, name).map(|id| (id, false));
+        }
+        let described = Described::parse(name).map_err(|fault| InputError { line, ..fault })?;
+        // Spaces do not make another model.
+        if let Some(known) = self.find(&described.text) {
+            return Ok((known, false));
+        }
+        Ok((self.add(ModelProfile::described(described)), true))
+    }
+
     /// A model.
     ///
     /// # Panics
@@ -103,6 +127,16 @@ mod tests {
         let changed = ModelProfile::steady(GENERIC, "test", 2.0);
         assert_eq!(catalog.add(changed), ModelId(0));
         assert_eq!(catalog.len(), count);
+    }
+
+    #[test]
+    fn a_description_becomes_a_model_once() {
+        let mut catalog = Catalog::default();
+        let (id, is_new) = catalog.resolve(1, "model", "gpt-7.5b batch=512").unwrap();
+        assert!(is_new && catalog.get(id).described.is_some());
+        assert_eq!(catalog.resolve(2, "model", "gpt-7.5b   batch=512").unwrap(), (id, false));
+        let fault = catalog.resolve(3, "model", "gpt-75b batch=512").unwrap_err();
+        assert_eq!((fault.line, fault.nearest.as_deref()), (3, Some("gpt-76b")));
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! - [`phases`]: how a job uses its GPU over time, as monitoring would show it.
 //! - [`complete`]: speeds of pairs that were not measured, from those that were.
 //! - [`nnls`], [`optimus`]: Optimus's models of speed and loss, fitted to what was seen of a job.
+//! - [`planned`]: models that were described, and how they are divided over GPUs.
 //! - [`cost`]: the price of a change.
 //! - [`profile_file`]: users' own profiles as TOML, in and out.
 //! - [`import`]: published tables of speeds, read into profiles.
@@ -42,6 +43,7 @@ pub mod model;
 pub mod nnls;
 pub mod optimus;
 pub mod phases;
+pub mod planned;
 pub mod profile_file;
 pub mod speeds;
 pub mod traffic;
@@ -59,4 +61,5 @@ pub use model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost, StageTimes};
 pub use phases::{Monitored, Phase};
 pub use speeds::Speeds;
 pub use traffic::ModelTraffic;
+pub use trainyard_planner::Described;
 pub use training::{BatchLimits, BatchSplit, Iteration, Pace, Training};

@@ -7,6 +7,7 @@ use crate::host::HostTable;
 use crate::phases::Phase;
 use crate::traffic::ModelTraffic;
 use std::sync::Arc;
+use trainyard_planner::Described;
 use trainyard_types::Span;
 
 /// The type name of a point that holds on every type of GPU alike.
@@ -56,6 +57,9 @@ pub struct ModelProfile {
     pub features: Features,
     /// How it uses its GPU over time: a cycle that repeats while it runs.
     pub phases: Vec<Phase>,
+    /// A model that was described instead of measured: its speed on any GPUs is that of its best division over them,
+    /// and the points are not asked.
+    pub described: Option<Arc<Described>>,
 }
 
 impl ModelProfile {
@@ -82,6 +86,19 @@ impl ModelProfile {
             traffic: None,
             features: Features::default(),
             phases: Vec::new(),
+            described: None,
+        }
+    }
+
+    /// A model that was described instead of measured; see [`crate::planned`] for what moving it costs.
+    pub fn described(described: Described) -> ModelProfile {
+        let source = "described: planned, not measured";
+        let (save, start) = crate::planned::costs(&described);
+        ModelProfile {
+            save,
+            start,
+            described: Some(Arc::new(described.clone())),
+            ..ModelProfile::named(&described.text, source)
         }
     }
 

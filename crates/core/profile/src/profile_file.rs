@@ -42,6 +42,8 @@
 //! memory = 1.0              # a part of the most that it uses
 //! ```
 //!
+//! A model that was not measured may be described: `described = "gpt-7.5b batch=512"` in place of points.
+//!
 //! A measured training is a table `[model.training]`, whose long tables are CSV in three quotes:
 //!
 //! ```toml
@@ -76,6 +78,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use trainyard_diagnostic::InputError;
 use trainyard_diagnostic::{Document, Section};
+use trainyard_planner::Described;
 use trainyard_types::Span;
 
 /// Reads profiles; every fault names its line and key.
@@ -104,7 +107,7 @@ pub fn write<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> String {
     text
 }
 
-const MODEL_KEYS: [&str; 20] = [
+const MODEL_KEYS: [&str; 21] = [
     "name",
     "source",
     "memory_mib",
@@ -125,12 +128,19 @@ const MODEL_KEYS: [&str; 20] = [
     "traffic",
     "features",
     "phase",
+    "described",
 ];
 
 fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
     section.allow(&MODEL_KEYS)?;
     let source = section.text("source")?.unwrap_or("not stated");
     let mut model = ModelProfile::named(section.needed_text("name")?, source);
+    if let Some(text) = section.text("described")? {
+        let described = Described::parse(text)
+            .map_err(|fault| InputError { line: section.line_of("described"), ..fault })?;
+        (model.save, model.start) = crate::planned::costs(&described);
+        model.described = Some(Arc::new(described));
+    }
     if let Some(memory) = section.whole("memory_mib", 0..=u64::from(u32::MAX))? {
         model.memory_mib = memory as u32;
     }
@@ -152,8 +162,14 @@ fn read_model(section: &Section<'_, '_>) -> Result<ModelProfile, InputError> {
     for point in section.sections("point")? {
         model.points.push(read_point(&point, &model.points)?);
     }
-    if model.points.is_empty() {
-        return Err(section.wrong("point", "at least one `[[model.point]]`"));
+    match (&model.described, model.points.is_empty()) {
+        (None, true) => {
+            return Err(section.wrong("point", "at least one `[[model.point]]`, or `described`"));
+        }
+        (Some(_), false) => {
+            return Err(section.wrong("point", "either points or `described`, not both"));
+        }
+        _ => {}
     }
     for pair in section.sections("pair")? {
         model.pairs.push(read_pair(&pair)?);
@@ -340,6 +356,9 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
         quoted(&model.name),
         quoted(&model.source)
     )?;
+    if let Some(described) = &model.described {
+        writeln!(text, "described = {}", quoted(&described.text))?;
+    }
     writeln!(text, "memory_mib = {}", model.memory_mib)?;
     writeln!(text, "scaling = {:?}\nspread = {:?}", model.scaling, model.spread)?;
     if let Some(skew) = model.skew {

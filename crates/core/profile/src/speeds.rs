@@ -2,9 +2,10 @@
 //!
 //! Type names become ids once, in [`Speeds::new`]; after that a question is an index into a dense table.
 //! A model with a measured training answers from that: by batch size, and by what is done ([`Speeds::pace`]).
-//! What is deliberately not looked at: the split of the model.
+//! A model that was described answers from its best division over the GPUs ([`crate::planned`]).
 
 mod on_links;
+mod with_plans;
 
 use crate::batches::{Batches, rate_at};
 use crate::classes::Classes;
@@ -16,9 +17,11 @@ use crate::host::{self, HostTable};
 use crate::interference::{GraphUsage, PairSource, UsageSource};
 use crate::model::SizeCost;
 use crate::phases::{self, Monitored, Phase};
+use crate::planned::Plans;
 use crate::traffic::ModelTraffic;
 use crate::training::{Site, StepTime};
 use crate::{BatchLimits, Catalog, Iteration, ModelProfile, Pace, StageTimes, Training};
+pub(crate) use on_links::LinkClasses;
 use on_links::OnLinks;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -36,6 +39,8 @@ pub struct Speeds {
     moves: Vec<Moves>,
     /// By model; `None` for one without a measured training.
     trained: Vec<Option<Trained>>,
+    /// By model; `None` for one that was not described. Copies share what was found.
+    planned: Vec<Option<Arc<Plans>>>,
     /// How many halvings of bandwidth lie between a rack and the core.
     core_halvings: f64,
     colocation: Arc<dyn Colocation>,
@@ -114,6 +119,7 @@ impl Speeds {
                 })
                 .collect(),
             trained: catalog.iter().map(|(_, model)| Trained::new(model, cluster)).collect(),
+            planned: catalog.iter().map(|(_, model)| Plans::new(model, cluster)).collect(),
             moves: catalog
                 .iter()
                 .map(|(id, model)| Moves::new((id, model), catalog, cluster))
@@ -186,6 +192,9 @@ impl Speeds {
     }
 
     fn rate_off_links(&self, source: PairSource, model: ModelId, config: &Config) -> Option<Rate> {
+        if self.fits_nowhere_in(model, config) {
+            return None;
+        }
         let unfit = &self.moves.get(model.index())?.unfit;
         let fits = |kind: &GpuType| !unfit.contains(&(*kind, config.gpus));
         let all_fit = config.kinds.iter().all(|(kind, _)| fits(kind));
@@ -250,6 +259,9 @@ impl Speeds {
                 Some(Pace { rate: training.mean_rate(site, config.batch)?, until: None })
             })?;
             return Some(rate.rate.0 * self.across(model, config)?);
+        }
+        if let Some(plans) = self.planned(model) {
+            return plans.rate_or_swapped(config);
         }
         let moves = self.moves.get(model.index())?;
         let nodes = if self.close || self.is_on_links(model) { 1 } else { config.nodes };
@@ -384,6 +396,7 @@ impl Speeds {
                 (save.scaled(factor), start.scaled(factor))
             }
         };
+        let start = start + self.recut(model, from, to);
         ChangeCost {
             save: if from.is_some() && !in_place { save } else { Span::ZERO },
             start: if to.is_some() && !in_place { start } else { Span::ZERO },

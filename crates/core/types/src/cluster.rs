@@ -184,7 +184,10 @@ impl Cluster {
             true => largest_in_equal_parts(&sizes, at_most),
             false => sizes.iter().sum::<u32>().min(at_most),
         });
-        sizes.max().unwrap_or(0)
+        match want.across_kinds && !self.rules.equal_per_node {
+            true => sizes.sum::<u32>().min(at_most),
+            false => sizes.max().unwrap_or(0),
+        }
     }
 
     /// The fewest GPUs, but not fewer than `at_least`, that a job could be given; nothing where there are too few.

@@ -1,6 +1,6 @@
 //! The summary of a placement that a speed model needs.
 
-use crate::{GpuType, HostShare, ModelId, Split};
+use crate::{GpuType, HostShare, ModelId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
@@ -82,8 +82,6 @@ pub struct Config {
     pub host: HostShare,
     /// Batch size, when it is not that of the profile: chosen by a tuner, by the user or by the job itself.
     pub batch: Option<u32>,
-    /// How the model is cut, when chosen by a planner.
-    pub split: Option<Split>,
     /// The most of a GPU's time that it may use where it has a share, in thousandths; nothing if its share is the limit.
     pub limit: Option<u16>,
     /// The lane in which it takes turns, if it has one.

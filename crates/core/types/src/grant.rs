@@ -31,19 +31,6 @@ impl Share {
     }
 }
 
-/// How a model is cut: tensor, pipeline and data parallel ways, and the micro-batch.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Split {
-    /// Ways each layer is cut.
-    pub tensor: u16,
-    /// Stages in a row.
-    pub pipeline: u16,
-    /// Replicas.
-    pub data: u16,
-    /// Samples in a micro-batch.
-    pub micro_batch: u16,
-}
-
 /// Everything tunable that does not move a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Knobs {
@@ -51,8 +38,6 @@ pub struct Knobs {
     pub batch: Option<u32>,
     /// How long the job delays its iterations, to keep out of another's way on the network.
     pub shift: Span,
-    /// How the model is cut.
-    pub split: Option<Split>,
     /// The most GPU memory it may take.
     pub memory_mib_max: Option<u32>,
     /// The most GPU time it may take where it has a share, in thousandths; without it the share is the limit.
@@ -182,7 +167,6 @@ impl Allocation {
         config.batch = self.knobs.batch;
         config.limit = self.knobs.compute_permille_max;
         config.lane = self.knobs.lane;
-        config.split = self.knobs.split;
         config
     }
 }

@@ -242,6 +242,10 @@ pub struct Want {
     /// Whether it goes over to other GPUs while it runs, as its user says.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resizes_in_place: bool,
+    /// Whether it may have GPUs of several types at once, so that a gang may be larger than any one type; only policies
+    /// that grant several types give it those.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub across_kinds: bool,
 }
 
 impl Want {
@@ -263,6 +267,7 @@ impl Want {
             batch: None,
             batch_limits: None,
             resizes_in_place: false,
+            across_kinds: false,
         }
     }
 

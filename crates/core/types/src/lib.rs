@@ -41,7 +41,7 @@ pub use cluster::{Cluster, GpuKind, Links, Node};
 pub use config::{Beside, Config, Occupant, Tier};
 pub use decision::{Change, Decision, Fault, Note, Quality, Reason, Verdict};
 pub use event::{Action, Cause, Event, Sample, Why};
-pub use grant::{Allocation, Grant, HostShare, Knobs, Member, Shape, Share, Split};
+pub use grant::{Allocation, Grant, HostShare, Knobs, Member, Shape, Share};
 pub use idmap::IdMap;
 pub use ids::{Attempt, GpuAt, GpuType, GroupId, JobId, LinkId, ModelId, NodeId, PoolId, TenantId};
 pub use idset::{Id, IdSet};

@@ -124,6 +124,8 @@ pub struct Options {
     pub speed_error: f64,
     /// The part of measured speeds beside others that policies are told; the rest they are told as estimated from it.
     pub pairs_known: f64,
+    /// Whether policies are told how fast described models are on any GPUs, or of each one run alone.
+    pub tells_plans: bool,
     /// The part of its speed that a job on several nodes loses while another such job is on one of them: both exchange
     /// gradients over the same link.
     pub interference: f64,
@@ -160,6 +162,7 @@ impl Default for Options {
             speed_error: 0.0,
             splits_by_speed: false,
             pairs_known: 1.0,
+            tells_plans: true,
             interference: 0.0,
             colocation: ColocationModel::default(),
             decision_cost: DecisionCost::default(),

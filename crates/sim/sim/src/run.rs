@@ -143,11 +143,12 @@ fn estimates(
     (speeds, exact): (&Arc<Speeds>, bool),
     options: &Options,
 ) -> Estimates {
-    let believed = match options.pairs_known {
-        1.0.. => Arc::clone(speeds),
-        part => {
-            let told = told(catalog, part, options.seed);
-            Arc::new(bound(&told, cluster, options))
+    let believed = match (options.pairs_known, options.tells_plans) {
+        (1.0.., true) => Arc::clone(speeds),
+        (part, tells_plans) => {
+            let known = if part < 1.0 { told(catalog, part, options.seed) } else { catalog.clone() };
+            let known = if tells_plans { known } else { known.without_plans(cluster) };
+            Arc::new(bound(&known, cluster, options))
         }
     };
     let error = if exact { 0.0 } else { options.estimate_error };

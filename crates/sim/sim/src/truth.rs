@@ -32,6 +32,16 @@ pub trait Truth {
 
     /// What it costs to move a job: from nothing to start, to nothing to stop.
     fn change(&self, job: &TraceJob, from: Option<&Config>, to: Option<&Config>) -> ChangeCost;
+
+    /// Whether a job's saved state is cut as its model was divided, so that a start elsewhere may have to cut it anew.
+    fn is_planned(&self, _job: &TraceJob) -> bool {
+        false
+    }
+
+    /// The time to cut its saved state anew, beside that of its start; by default none.
+    fn recut(&self, _job: &TraceJob, _from: &Config, _to: &Config) -> Span {
+        Span::ZERO
+    }
 }
 
 /// The truth of a workload: sizes from its trace, speeds and costs from its profiles.
@@ -97,6 +107,14 @@ impl Truth for Known<'_> {
     fn change(&self, job: &TraceJob, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
         self.truth.change(job, from, to)
     }
+
+    fn is_planned(&self, job: &TraceJob) -> bool {
+        self.truth.is_planned(job)
+    }
+
+    fn recut(&self, job: &TraceJob, from: &Config, to: &Config) -> Span {
+        self.truth.recut(job, from, to)
+    }
 }
 
 impl Truth for Written<'_> {
@@ -134,6 +152,14 @@ impl Truth for Written<'_> {
 
     fn change(&self, job: &TraceJob, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
         self.speeds.change(job.job.model, from, to)
+    }
+
+    fn is_planned(&self, job: &TraceJob) -> bool {
+        self.speeds.is_planned(job.job.model)
+    }
+
+    fn recut(&self, job: &TraceJob, from: &Config, to: &Config) -> Span {
+        self.speeds.recut(job.job.model, Some(from), Some(to))
     }
 }
 

@@ -70,6 +70,8 @@ pub(crate) struct World<'a> {
     /// Whether jobs on the same GPUs wait for each other's stages, and so for each other's starts.
     pub(crate) interleaved: bool,
     checkpoint_every: Span,
+    /// On what jobs of divided models ran last: their saved state is cut for that.
+    cuts: FxHashMap<JobId, Config>,
     pub(crate) placed: PlacedJobs,
     /// Work done by jobs that were stopped and are not over.
     pub(crate) done: FxHashMap<JobId, Work>,
@@ -108,6 +110,7 @@ impl<'a> World<'a> {
             exact: (Time::ZERO, 0.0),
             interleaved: options.colocation == ColocationModel::Stages,
             checkpoint_every: options.checkpoint_every,
+            cuts: FxHashMap::default(),
             placed: PlacedJobs::default(),
             promises: 0,
             last_step: Time::ZERO,
@@ -251,7 +254,10 @@ impl<'a> World<'a> {
     ) {
         let mut placed = self.placed_anew((at, job), attempt, allocation);
         let truth = self.truth.job(job);
-        let start = self.truth.change(truth, None, Some(&placed.config)).start;
+        let mut start = self.truth.change(truth, None, Some(&placed.config)).start;
+        if let Some(before) = self.cuts.get(&job) {
+            start += self.truth.recut(truth, before, &placed.config);
+        }
         let start = match self.charge {
             Charge::PerStart => start,
             Charge::EveryStep | Charge::EveryDecision => Span::ZERO,
@@ -427,6 +433,9 @@ impl<'a> World<'a> {
     fn remove(&mut self, at: Time, job: JobId) -> Box<Placed> {
         self.catch_up(at, job);
         let placed = self.placed.remove(job).expect("only placed jobs are removed");
+        if self.truth.is_planned(self.truth.job(job)) {
+            self.cuts.insert(job, placed.config.clone());
+        }
         self.occupants.remove(job, &placed.allocation.placement);
         self.freed = self.leave_links(job);
         placed

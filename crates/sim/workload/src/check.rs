@@ -1,5 +1,6 @@
 //! What cannot work, said before anything runs.
 
+use crate::reference::Reference;
 use crate::{TraceJob, Workload};
 use std::collections::BTreeMap;
 use trainyard_types::{Cluster, GpuType, Job, JobId, PoolId};
@@ -61,6 +62,16 @@ pub enum Problem {
         /// The amount.
         work: f64,
     },
+    /// A described model has no division over the GPUs that its job asks for.
+    #[error("job `{label}`: {reason}")]
+    FitsNowhere {
+        /// The job.
+        job: JobId,
+        /// Its name outside.
+        label: String,
+        /// What it lacks.
+        reason: String,
+    },
     /// Jobs wait for each other.
     #[error("job `{label}` waits for itself, through the jobs it has to follow")]
     Cycle {
@@ -76,10 +87,17 @@ impl Workload {
     pub fn check(&self, cluster: &Cluster) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut sizes = Sizes::new(cluster);
+        let is_described = self.catalog.iter().any(|(_, model)| model.described.is_some());
+        let reference = is_described.then(|| Reference::new(&self.catalog, cluster));
         for one in &self.jobs {
-            if let Some(problem) =
-                self.check_names(one, cluster).or_else(|| self.check_size(one, &mut sizes))
-            {
+            let found = self.check_names(one, cluster);
+            let found = found.or_else(|| self.check_size(one, &mut sizes));
+            let fits = || {
+                let reason = reference.as_ref()?.fits_nowhere(&one.job)?;
+                let (job, label) = (one.job.id, self.label(one.job.id));
+                Some(Problem::FitsNowhere { job, label, reason })
+            };
+            if let Some(problem) = found.or_else(fits) {
                 problems.push(problem);
             }
         }
@@ -170,7 +188,7 @@ struct Sizes<'a> {
 }
 
 /// Types, pool, most nodes, GPU memory, CPUs, host memory, and the most GPUs where not every size can be placed.
-type Sort = (Vec<GpuType>, Option<PoolId>, u16, u32, u16, u32, u32);
+type Sort = (Vec<GpuType>, Option<PoolId>, u16, u32, u16, u32, (u32, bool));
 
 impl<'a> Sizes<'a> {
     fn new(cluster: &'a Cluster) -> Sizes<'a> {
@@ -184,7 +202,7 @@ impl<'a> Sizes<'a> {
         let at_most = if cluster.rules.is_none() { u32::MAX } else { want.gpus_max };
         let memory = want.gpu_memory_mib;
         let sort =
-            (want.kinds.to_vec(), want.pool, want.nodes_max, memory, host.0, host.1, at_most);
+            (want.kinds.to_vec(), want.pool, want.nodes_max, memory, host.0, host.1, (at_most, want.across_kinds));
         *self.seen.entry(sort).or_insert_with(|| cluster.largest_size(want, at_most))
     }
 }

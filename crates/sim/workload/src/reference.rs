@@ -45,6 +45,80 @@ impl Reference {
         self.kinds.iter().map(|kind| kind.2).max().unwrap_or(0)
     }
 
+    /// Makes a job of a described model accept the types on which it fits as it was asked for, where its user named none,
+    /// and raises its least number of GPUs to one on which it fits. Nothing changes for a measured model.
+    ///
+    /// One division for each type, and for each number of GPUs below the first that fits; all are kept.
+    pub fn settle(&self, job: &mut Job) {
+        if !self.speeds.is_planned(job.model) {
+            return;
+        }
+        let fits = |kind: GpuType, gpus: u32| self.fits(job.model, kind, gpus);
+        let kinds = || (0..self.kinds.len()).map(|index| GpuType(index as u8));
+        let want = &job.want;
+        let accepted: Vec<GpuType> =
+            kinds().filter(|kind| want.accepts(*kind) && fits(*kind, want.gpus)).collect();
+        let least = (want.gpus_min..want.gpus)
+            .find(|gpus| accepted.iter().any(|kind| fits(*kind, *gpus)))
+            .unwrap_or(want.gpus);
+        let is_free = want.kinds.is_empty() && !want.across_kinds;
+        let is_part = !accepted.is_empty() && accepted.len() < self.kinds.len();
+        let want = &mut job.want;
+        want.gpus_min = least;
+        if is_free && is_part {
+            want.kinds = accepted.into_iter().collect();
+        }
+    }
+
+    fn fits(&self, model: ModelId, kind: GpuType, gpus: u32) -> bool {
+        self.speeds.rate(model, &self.packed(kind, gpus)).is_some()
+    }
+
+    fn packed(&self, kind: GpuType, gpus: u32) -> Config {
+        let per_node = self.kinds.get(kind.index()).map_or(1, |kind| kind.1);
+        Config::packed(kind, gpus, per_node)
+    }
+
+    /// Why a job of a described model fits nowhere as it was asked for; nothing where it fits somewhere.
+    pub fn fits_nowhere(&self, job: &Job) -> Option<String> {
+        if !self.speeds.is_planned(job.model) {
+            return None;
+        }
+        let want = &job.want;
+        let kinds = (0..self.kinds.len()).map(|index| GpuType(index as u8));
+        let accepted: Vec<GpuType> = kinds.filter(|kind| want.accepts(*kind)).collect();
+        let mut first = None;
+        for kind in &accepted {
+            match self.speeds.division(job.model, &self.packed(*kind, want.gpus)) {
+                Some(Ok(_)) => return None,
+                Some(Err(reason)) => {
+                    first.get_or_insert(reason);
+                }
+                None => {}
+            }
+        }
+        // Across types the most that each could give.
+        if want.across_kinds && accepted.len() > 1 {
+            let mut config = Config { permille: 1000, racks: 1, ..Config::default() };
+            config.tier = trainyard_types::Tier::Rack;
+            let mut open = want.gpus;
+            for kind in &accepted {
+                let own = self.kinds[kind.index()].2.min(open);
+                open -= own;
+                let part = self.packed(*kind, own);
+                config.kinds.extend(part.kinds.into_iter().filter(|(_, gpus)| *gpus > 0));
+                config.shape.extend(part.shape);
+                config.gpus += own;
+                config.nodes += part.nodes;
+            }
+            config.shape.sort_unstable_by(|a, b| b.cmp(a));
+            if self.speeds.rate(job.model, &config).is_some() {
+                return None;
+            }
+        }
+        first
+    }
+
     /// Memory the model needs on each GPU; 0 means not known.
     pub fn memory_mib(&self, model: ModelId) -> u32 {
         self.speeds.memory_mib(model)

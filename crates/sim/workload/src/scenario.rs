@@ -38,7 +38,7 @@ use crate::reference::Reference;
 use crate::scenario_job::{JobWords, read_job};
 use crate::{Workload, cluster, scenario_host, scenario_training, scenario_window};
 use trainyard_diagnostic::InputError;
-use trainyard_profile::{Catalog, ColocationModel, CostModel, ModelProfile};
+use trainyard_profile::{Catalog, ColocationModel, CostModel, Described, ModelProfile};
 use trainyard_types::{
     Cluster, GpuAt, JobId, NodeId, PoolId, Span, Tenant, TenantId, Tenants, Time,
 };
@@ -130,12 +130,13 @@ pub enum Expect {
     Log,
 }
 
-const WORDS: [&str; 22] = [
+const WORDS: [&str; 23] = [
     "cluster",
     "host",
     "tenant",
     "training",
     "sensitive",
+    "described",
     "in-place",
     "splits-by-speed",
     "job",
@@ -172,6 +173,9 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
     }
     for line in lines.iter().filter(|line| line.word == "sensitive") {
         workload.catalog.add(scenario_host::read_model(line)?);
+    }
+    for line in lines.iter().filter(|line| line.word == "described") {
+        workload.catalog.add(read_described(line)?);
     }
     for line in lines.iter().filter(|line| line.word == "in-place") {
         let model = workload.catalog.lookup(line.number, line.word, line.rest)?;
@@ -250,6 +254,14 @@ fn read_cluster(lines: &[Line<'_>]) -> Result<Cluster, InputError> {
         return Err(second.wrong("only one line of this sort"));
     }
     cluster::parse_line(line.rest).map_err(|error| InputError { line: line.number, ..error })
+}
+
+/// `described big gpt-7.5b batch=512`.
+fn read_described(line: &Line<'_>) -> Result<ModelProfile, InputError> {
+    let (name, text) = line.rest.split_once(char::is_whitespace).unwrap_or((line.rest, ""));
+    let described = Described::parse(text)
+        .map_err(|fault| InputError { line: line.number, ..fault })?;
+    Ok(ModelProfile { name: name.to_owned(), ..ModelProfile::described(described) })
 }
 
 fn read_tenants(lines: &[Line<'_>]) -> Result<Tenants, InputError> {

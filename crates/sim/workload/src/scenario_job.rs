@@ -37,7 +37,7 @@ const KEYS: [&str; 24] = [
     "fails",
     "declares",
 ];
-const MORE_KEYS: [&str; 10] = [
+const MORE_KEYS: [&str; 11] = [
     "pool",
     "group",
     "batch",
@@ -48,6 +48,7 @@ const MORE_KEYS: [&str; 10] = [
     "affinity",
     "anti-affinity",
     "exclusion",
+    "across-types",
 ];
 
 /// A job's name and the words after it, by key.
@@ -71,6 +72,7 @@ impl<'a> JobWords<'a> {
             }
             let value = match key {
                 "fixed" => "fixed",
+                "across-types" => "across-types",
                 _ => {
                     words.next().ok_or_else(|| InputError::missing(line.number, key, "a value"))?
                 }
@@ -127,6 +129,7 @@ pub(crate) fn read_job(
     job.tenant = workload.tenants.intern(words.get("tenant").unwrap_or("default"));
     read_rules(&words, &mut job)?;
     read_times(&words, &mut job)?;
+    reference.settle(&mut job);
     let amount = |key: &str| read_work(&words, key, &job, reference);
     let work = amount("work")?.ok_or_else(|| words.wrong("work", "a length of time, or steps"))?;
     let fails_at = amount("fails")?;
@@ -216,6 +219,7 @@ fn read_want(words: &JobWords<'_>, cluster: &Cluster) -> Result<Want, InputError
     if want.gpu_memory_persistent_mib > want.gpu_memory_mib {
         return Err(words.wrong("persistent", expected));
     }
+    want.across_kinds = words.get("across-types").is_some();
     want.batch = words.number("batch", (1u32, "a whole number of samples, at least 1"))?;
     for name in words.get("kinds").unwrap_or("").split(',').filter(|name| !name.is_empty()) {
         let kind = cluster.kind(&name.to_lowercase()).ok_or_else(|| {

@@ -50,6 +50,7 @@ columns! {
     Affinity "affinity",
     AntiAffinity "anti_affinity",
     Exclusion "exclusion",
+    AcrossKinds "across_kinds",
 }
 
 /// How many there are.

@@ -102,7 +102,7 @@ impl<'a> RowReader<'a> {
         let submitted = row.needed(Column::Submit, "seconds").and(row.seconds(Column::Submit))?;
         let want = self.want(row)?;
         let model = match row.get(Column::Model) {
-            Some(name) => self.context.catalog.lookup(row.line, Column::Model.name(), name)?,
+            Some(name) => self.model(row.line, name)?,
             None => self.generic,
         };
         let mut job = Job {
@@ -113,11 +113,23 @@ impl<'a> RowReader<'a> {
         };
         read_rules(row, &mut job)?;
         read_times(row, &mut job)?;
+        if self.found.is_none() {
+            self.reference.settle(&mut job);
+        }
         let batches = self.batches(row, &job)?;
         let work = self.work(row, &job, &batches)?;
         let fails_at = row.steps(Column::FailsAt)?;
         let after = row.list(Column::After).map(str::to_owned).collect();
         Ok((TraceJob { fails_at, batches, ..TraceJob::new(job, work) }, after))
+    }
+
+    /// A model by its name or its description; one that is described for the first time is bound to the cluster.
+    fn model(&mut self, line: u64, name: &str) -> Result<ModelId, InputError> {
+        let (model, is_new) = self.context.catalog.resolve(line, Column::Model.name(), name)?;
+        if is_new {
+            self.reference = Reference::new(&self.context.catalog, self.context.cluster);
+        }
+        Ok(model)
     }
 
     /// The batches on its way; a model that does not say what they do to its speed may not have any.
@@ -265,6 +277,11 @@ fn read_rules(row: &TraceRow<'_>, job: &mut Job) -> Result<(), InputError> {
         None | Some("true" | "1" | "yes") => true,
         Some("false" | "0" | "no") => false,
         Some(_) => return Err(row.wrong(Column::Preemptible, "`true` or `false`")),
+    };
+    job.want.across_kinds = match row.get(Column::AcrossKinds) {
+        Some("true" | "1" | "yes") => true,
+        None | Some("false" | "0" | "no") => false,
+        Some(_) => return Err(row.wrong(Column::AcrossKinds, "`true` or `false`")),
     };
     if let Some(retries) = row.whole(Column::RetriesMax, 0..=i64::from(u16::MAX))? {
         job.retries_max = retries as u16;

@@ -99,6 +99,7 @@ impl Writer<'_> {
             Column::RunMax => job.run_max.map(|span| seconds_text(span.0)),
             Column::MinRun => unless(job.min_run.0, 0).map(|_| seconds_text(job.min_run.0)),
             Column::Preemptible => unless(job.preemptible, true),
+            Column::AcrossKinds => unless(want.across_kinds, false),
             Column::RetriesMax => unless(job.retries_max, trainyard_types::RETRIES_DEFAULT),
             Column::Group => job.group.map(|group| group.0.to_string()),
             Column::Declared => job.declared.map(|work| work.0.to_string()),
@@ -159,7 +160,7 @@ fn json(column: Column, text: &str) -> Value {
         | Column::Affinity
         | Column::AntiAffinity
         | Column::Exclusion => text.into(),
-        Column::Preemptible => (text == "true").into(),
+        Column::Preemptible | Column::AcrossKinds => (text == "true").into(),
         Column::Kinds | Column::After | Column::Value | Column::Batches => {
             text.split('|').map(Value::from).collect::<Vec<Value>>().into()
         }

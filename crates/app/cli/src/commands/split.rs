@@ -1,6 +1,7 @@
 //! `trainyard split`: one model over a cluster, the best plan of each planner side by side.
 
 mod given;
+mod measured;
 
 use crate::args::SplitArgs;
 use crate::commands::planners::named;
@@ -22,6 +23,9 @@ pub fn run(args: &SplitArgs, output: &Output) -> Result<(), Failure> {
     if args.list {
         let names: String = Transformer::names().map(|name| format!("{name}\n")).collect();
         return output.print(&names);
+    }
+    if let Some(file) = &args.measured {
+        return measured::run(file, args, output);
     }
     let given = Given::read(args)?;
     let planners = chosen(args)?;

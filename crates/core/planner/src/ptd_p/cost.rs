@@ -228,8 +228,12 @@ impl<'a> Costs<'a> {
 
     /// Seconds to make the gradients of a device equal, `2 (d - 1) / d` of their bytes round a ring.
     fn synchronise(&self, is_edge: bool) -> f64 {
+        self.synchronise_layers(self.layers() * self.split.chunks, is_edge)
+    }
+
+    /// The same for a device that has so many layers.
+    pub(super) fn synchronise_layers(&self, layers: u32, is_edge: bool) -> f64 {
         let split = &self.split;
-        let layers = self.layers() * split.chunks;
         let (mut shared, experts) = self.parameters(layers);
         if is_edge {
             shared += self.model.embedding_parameters() / f64::from(split.tensor);
@@ -252,7 +256,7 @@ impl<'a> Costs<'a> {
     }
 
     /// Bytes that a layer keeps of a micro-batch on each device.
-    fn kept(&self) -> f64 {
+    pub(super) fn kept(&self) -> f64 {
         let split = &self.split;
         let (tensor, context) = (f64::from(split.tensor), f64::from(split.context));
         let unit = self.hidden_bytes() / 2.0;
@@ -270,7 +274,7 @@ impl<'a> Costs<'a> {
     }
 
     /// Bytes needed beside during a backward pass: one layer made anew, or the output words.
-    fn working(&self, is_last: bool) -> f64 {
+    pub(super) fn working(&self, is_last: bool) -> f64 {
         let again = match self.split.recompute {
             Recompute::Full => {
                 let split = Split { recompute: Recompute::Nothing, ..self.split };
@@ -289,7 +293,12 @@ impl<'a> Costs<'a> {
 
     /// Bytes that a device of the first or of the last stage holds all the time.
     fn fixed(&self, is_edge: bool) -> f64 {
-        let (shared, experts) = self.parameters(self.layers());
+        self.fixed_layers(self.layers(), is_edge)
+    }
+
+    /// The same for a device that has so many layers.
+    pub(super) fn fixed_layers(&self, layers: u32, is_edge: bool) -> f64 {
+        let (shared, experts) = self.parameters(layers);
         let words = self.model.embedding_parameters() / f64::from(self.split.tensor);
         STATE_BYTES * (shared + experts + if is_edge { words } else { 0.0 })
     }

@@ -49,6 +49,30 @@ impl OnLinks {
     }
 }
 
+/// Bandwidths of an idle cluster by class of link, where links are declared one by one.
+pub(crate) struct LinkClasses {
+    /// By type: of a ring over all GPUs of its best node; nothing for a node of one GPU.
+    inside: Vec<Option<f64>>,
+    /// Between nodes of one rack.
+    pub(crate) rack_mbps: f64,
+    /// Between racks.
+    pub(crate) core_mbps: f64,
+}
+
+impl LinkClasses {
+    pub(crate) fn of(cluster: &Cluster) -> Option<LinkClasses> {
+        let links = OnLinks::new(cluster)?;
+        let whole = |own: &Vec<u64>| own.last().filter(|mbps| **mbps < u64::MAX).map(|it| *it as f64);
+        let inside = links.inside.iter().map(whole).collect();
+        Some(LinkClasses { inside, rack_mbps: links.rack_mbps, core_mbps: links.core_mbps })
+    }
+
+    /// Between the GPUs of a node of a type; as between nodes where it has one GPU.
+    pub(crate) fn inside_mbps(&self, kind: usize) -> f64 {
+        self.inside.get(kind).copied().flatten().unwrap_or(self.rack_mbps)
+    }
+}
+
 /// By number of GPUs, the bandwidth inside the node of a type where it is best.
 fn best_inside(cluster: &Cluster, topology: &Topology, kind: usize) -> Vec<u64> {
     let mut seen: Vec<&str> = Vec::new();
