@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use trainyard_profile::{ChangeCost, Pace, Speeds};
+use trainyard_profile::{ChangeCost, Pace, Speeds, SuspendCost};
 use trainyard_types::{Config, JobId, Rate, Sample, Span, Traffic, Work};
 use trainyard_workload::TraceJob;
 use trainyard_workload::tells::TrainingSignals;
@@ -32,6 +32,11 @@ pub trait Truth {
 
     /// What it costs to move a job: from nothing to start, to nothing to stop.
     fn change(&self, job: &TraceJob, from: Option<&Config>, to: Option<&Config>) -> ChangeCost;
+
+    /// What it costs to put a job aside that has so much in its GPU's memory, and to bring it back.
+    fn suspend(&self, _job: &TraceJob, _on: &Config, memory_mib: u64) -> SuspendCost {
+        SuspendCost::by_driver(memory_mib)
+    }
 }
 
 /// The truth of a workload: sizes from its trace, speeds and costs from its profiles.
@@ -97,6 +102,10 @@ impl Truth for Known<'_> {
     fn change(&self, job: &TraceJob, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
         self.truth.change(job, from, to)
     }
+
+    fn suspend(&self, job: &TraceJob, on: &Config, memory_mib: u64) -> SuspendCost {
+        self.truth.suspend(job, on, memory_mib)
+    }
 }
 
 impl Truth for Written<'_> {
@@ -134,6 +143,10 @@ impl Truth for Written<'_> {
 
     fn change(&self, job: &TraceJob, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
         self.speeds.change(job.job.model, from, to)
+    }
+
+    fn suspend(&self, _job: &TraceJob, _on: &Config, memory_mib: u64) -> SuspendCost {
+        self.speeds.suspend(memory_mib)
     }
 }
 
