@@ -8,7 +8,7 @@ use trainyard_engine::Trigger;
 use trainyard_framework::RawSettings;
 use trainyard_profile::ColocationModel;
 use trainyard_sim::{DecisionCost, Distance, FailureModel, Lending, Options, Rounding, Window};
-use trainyard_types::{Cluster, Span, Time};
+use trainyard_types::{Cluster, Span, SuspendRule, Time};
 use trainyard_workload::Workload;
 
 /// The largest seed: settings are TOML, whose integers have a sign.
@@ -58,6 +58,12 @@ pub fn read(args: &WorldArgs, seed: u64) -> Result<Options, Failure> {
     }
     if let Some(text) = &args.checkpoint_every {
         options.checkpoint_every = span("--checkpoint-every", text)?;
+    }
+    if let Some(text) = &args.suspend_memory {
+        let rule = text.parse::<SuspendRule>();
+        let rule =
+            rule.map_err(|_| Failure::flag("--suspend-memory", text, SuspendRule::EXPECTED))?;
+        options.setup.suspend = Some(rule).filter(|rule| rule.memory_mib > 0);
     }
     if let Some(text) = &args.measure {
         options.measured = Some(window(text)?);
@@ -120,6 +126,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         None => "all jobs".to_owned(),
         Some(Window { from, to }) => format!("{from}..{to}"),
     };
+    let suspend = options.setup.suspend.map(|rule| ("suspend-memory", rule.to_string()));
     let by_speed = options.splits_by_speed.then(|| ("splits-by-speed", "true".to_owned()));
     let blind = (!options.tells_plans).then(|| ("without-plans", "true".to_owned()));
     [
@@ -142,6 +149,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
     .into_iter()
     .chain(by_speed)
     .chain(blind)
+    .chain(suspend)
     .map(|(key, value)| (key.to_owned(), value))
     .collect()
 }

@@ -489,6 +489,7 @@ impl Table {
             estimate_error: None,
             speed_error: None,
             splits_by_speed: false,
+            suspend_memory: None,
             pairs_known: None,
             without_plans: false,
             colocation: row.colocation.clone(),

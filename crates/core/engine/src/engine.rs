@@ -42,6 +42,12 @@ pub struct Engine {
     pub(crate) requeued: BTreeSet<JobId>,
     /// Jobs that were told of other GPUs and have not gone over to them yet.
     pub(crate) resizing: BTreeMap<JobId, Resizing>,
+    /// Jobs that are being put aside.
+    pub(crate) suspending: BTreeSet<JobId>,
+    /// Jobs that are put aside and are being killed.
+    pub(crate) discarding: BTreeSet<JobId>,
+    /// Jobs whose present attempt could not be put aside.
+    pub(crate) unsuspendable: BTreeSet<JobId>,
     /// Jobs of which something changed that must survive a restart.
     pub(crate) touched: IdSet<JobId>,
     /// Whether a question is out.
@@ -77,6 +83,8 @@ pub(crate) enum Timer {
     Window(WindowId),
     /// A launch should have gone over to other GPUs.
     Resize(JobId, Attempt),
+    /// A job has been put aside for as long as it waits for its own GPUs.
+    Away(JobId, Attempt),
 }
 
 /// Why a job may not run yet.
@@ -113,6 +121,15 @@ pub struct Stats {
     pub preemptions: u64,
     /// Stops to go on elsewhere or at another size.
     pub moves: u64,
+    /// Jobs put aside in host memory, each time.
+    #[serde(skip_serializing_if = "is_none")]
+    pub suspends: u64,
+    /// Jobs brought back from there.
+    #[serde(skip_serializing_if = "is_none")]
+    pub resumes: u64,
+    /// Jobs killed to go back to their last checkpoint, put aside or running.
+    #[serde(skip_serializing_if = "is_none")]
+    pub dropped: u64,
     /// Messages of attempts that were over.
     pub stale_events: u64,
     /// Changes dropped because something happened while the policy thought.
@@ -135,6 +152,10 @@ pub struct Stats {
     pub gap_worst: Option<u32>,
 }
 
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
 impl Engine {
     /// An engine without jobs.
     pub fn new(
@@ -144,6 +165,7 @@ impl Engine {
         setup: Setup,
     ) -> Engine {
         let mut state = State::new(Arc::clone(&cluster), tenants);
+        state.aside.rule = setup.suspend;
         state.keeps_rounds = matches!(setup.trigger, Trigger::Barrier(_));
         let declared = cluster.windows.clone();
         let mut engine = Engine {
@@ -163,6 +185,9 @@ impl Engine {
             dirty: IdSet::default(),
             requeued: BTreeSet::new(),
             resizing: BTreeMap::new(),
+            suspending: BTreeSet::new(),
+            discarding: BTreeSet::new(),
+            unsuspendable: BTreeSet::new(),
             touched: IdSet::default(),
             asked: false,
             notes: BTreeMap::new(),
@@ -197,6 +222,10 @@ impl Engine {
             Event::TenantAdded(tenant) => self.add_tenant(tenant),
             Event::Started { job, attempt } => self.started(at, job, attempt),
             Event::Resized { job, attempt } => self.resized(at, job, attempt),
+            Event::Suspended { job, attempt, memory_mib } => {
+                self.suspended(at, job, attempt, memory_mib);
+            }
+            Event::NotSuspended { job, attempt } => self.not_suspended(job, attempt),
             Event::Stopped { job, attempt, done } => self.stopped(at, job, attempt, done),
             Event::Finished { job, attempt } => self.finished(at, job, attempt),
             Event::Failed { job, attempt, cause, done } => {
@@ -389,14 +418,22 @@ impl Engine {
                     let live = self.state.live(job);
                     let holds =
                         |live: &Live| live.state.attempt == attempt && live.state.is_placed();
-                    if live.is_some_and(holds) {
-                        self.stop_for_good(at, job, End::TimeLimit);
+                    match live.filter(|live| holds(live)) {
+                        // While it was put aside its clock stood still.
+                        Some(live) if live.spec.run_max.is_some_and(|max| live.state.ran(at) < max) => {
+                            let limit = live.spec.run_max.unwrap_or(Span::ZERO);
+                            let left = limit.minus(live.state.ran(at));
+                            self.timers.insert((at + left, Timer::Limit(job, attempt)));
+                        }
+                        Some(_) => self.stop_for_good(at, job, End::TimeLimit),
+                        None => {}
                     }
                 }
                 Timer::Readmit(node) => self.readmit(node),
                 Timer::Leave(job) => self.leave_or_watch(at, job),
                 Timer::Window(id) => self.window_turns(at, id),
                 Timer::Resize(job, attempt) => self.resize_is_late(at, job, attempt),
+                Timer::Away(job, attempt) => self.away_for_long(at, job, attempt),
             }
         }
     }

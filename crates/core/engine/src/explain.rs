@@ -91,7 +91,8 @@ impl Grounds<'_> {
                 let waits = |reason: &Reason| *reason != Reason::Undecided;
                 self.why_waiting(live).into_iter().filter(waits).collect()
             }
-            Phase::Unadmitted | Phase::Waiting => self.why_waiting(live),
+            Phase::Suspended if self.blocked.contains_key(&job) => self.why_blocked(job),
+            Phase::Unadmitted | Phase::Waiting | Phase::Suspended => self.why_waiting(live),
         };
         Some(Explanation { job, phase: state.phase, since: state.since, reasons })
     }
@@ -130,7 +131,8 @@ impl Grounds<'_> {
             return vec![Reason::Outranked { by }];
         }
         // A policy need not say of each job that there are no GPUs for it.
-        let waited = live.state.phase == Phase::Waiting && !self.state.changed.contains(&job);
+        let waits = matches!(live.state.phase, Phase::Waiting | Phase::Suspended);
+        let waited = waits && !self.state.changed.contains(&job);
         let lack = self.room.lack(want, cluster).filter(|_| waited);
         vec![lack.unwrap_or_else(|| self.room.corrected(Reason::Undecided, want, cluster))]
     }

@@ -47,6 +47,7 @@ impl Engine {
                 demand += u64::from(live.spec.want.gpus);
             }
             let settled = state.phase != Phase::Running || state.planned == state.held;
+            self.assert_aside(live);
             assert!(
                 settled || self.dirty.contains(id),
                 "{id} runs otherwise than planned and is not marked for reconciliation"

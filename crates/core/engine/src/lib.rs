@@ -32,6 +32,7 @@ mod reconcile;
 mod resizing;
 mod room;
 pub mod setup;
+mod suspending;
 mod think;
 mod windows;
 

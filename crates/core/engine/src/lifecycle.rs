@@ -9,6 +9,10 @@ use trainyard_types::{
     Phase, Progress, Rate, Reason, Sample, Span, Time, Work,
 };
 
+/// Phases in which an attempt may end.
+const PLACED_OR_ASIDE: [Phase; 4] =
+    [Phase::Starting, Phase::Running, Phase::Saving, Phase::Suspended];
+
 impl Engine {
     /// A new job. A second submission under the same id is the same submission.
     pub(crate) fn submitted(&mut self, at: Time, job: Arc<Job>) {
@@ -75,6 +79,7 @@ impl Engine {
     /// The launch worked.
     pub(crate) fn started(&mut self, at: Time, job: JobId, attempt: Attempt) {
         if self.is_current(job, attempt, &[Phase::Starting]) {
+            self.came_back(at, job);
             self.enter(at, job, Phase::Running);
             self.state_mut().changed.push(job);
         }
@@ -82,7 +87,7 @@ impl Engine {
 
     /// The stop is complete; `done` is what a later launch resumes from.
     pub(crate) fn stopped(&mut self, at: Time, job: JobId, attempt: Attempt, done: Work) {
-        if !self.is_current(job, attempt, &[Phase::Starting, Phase::Running, Phase::Saving]) {
+        if !self.is_current(job, attempt, &PLACED_OR_ASIDE) {
             return;
         }
         self.vacate(at, job, done);
@@ -95,7 +100,7 @@ impl Engine {
 
     /// All work is done.
     pub(crate) fn finished(&mut self, at: Time, job: JobId, attempt: Attempt) {
-        if !self.is_current(job, attempt, &[Phase::Starting, Phase::Running, Phase::Saving]) {
+        if !self.is_current(job, attempt, &PLACED_OR_ASIDE) {
             return;
         }
         let done = self.state.live(job).expect("current").state.progress.done_at(at);
@@ -107,7 +112,7 @@ impl Engine {
     /// The attempt ended badly.
     pub(crate) fn failed(&mut self, at: Time, job: JobId, attempt: Attempt, how: (Cause, Work)) {
         let (cause, done) = how;
-        if !self.is_current(job, attempt, &[Phase::Starting, Phase::Running, Phase::Saving]) {
+        if !self.is_current(job, attempt, &PLACED_OR_ASIDE) {
             return;
         }
         let held = self.state.live(job).and_then(|live| live.state.held.clone());
@@ -239,6 +244,9 @@ impl Engine {
     /// Ends a job as soon as it has stopped.
     pub(crate) fn stop_for_good(&mut self, at: Time, job: JobId, end: End) {
         let Some(live) = self.state.live(job) else { return };
+        if live.state.phase == Phase::Suspended {
+            return self.end_aside(at, job, end);
+        }
         if !live.state.is_placed() {
             self.over(at, job, end);
             return;
@@ -320,7 +328,7 @@ impl Engine {
     }
 
     /// What a job was told to do is done or void.
-    fn clear_orders(&mut self, job: JobId) {
+    pub(crate) fn clear_orders(&mut self, job: JobId) {
         for orders in [&mut self.evicted, &mut self.leaving, &mut self.requeued] {
             if !orders.is_empty() {
                 orders.remove(&job);
@@ -393,13 +401,9 @@ impl Engine {
         let planned = live.state.planned.is_some();
         self.state_mut().changed.push(job);
         self.clear_orders(job);
+        self.forget_aside(job);
         if let Some(held) = held {
-            self.real.give(&held);
-            for &(node, _) in held.placement.masks() {
-                if self.has_open_claims(node) {
-                    self.settle_claims(at, node);
-                }
-            }
+            self.let_go(at, &held);
         }
         if planned {
             self.dirty.insert(job);
@@ -407,9 +411,19 @@ impl Engine {
         }
     }
 
+    /// GPUs are free again.
+    pub(crate) fn let_go(&mut self, at: Time, held: &Allocation) {
+        self.real.give(held);
+        for &(node, _) in held.placement.masks() {
+            if self.has_open_claims(node) {
+                self.settle_claims(at, node);
+            }
+        }
+    }
+
     /// A job that has let go does not begin again where nothing new may begin: on a drained node, or on a GPU that
     /// retires.
-    fn leave_what_is_out(&mut self, at: Time, job: JobId) {
+    pub(crate) fn leave_what_is_out(&mut self, at: Time, job: JobId) {
         let planned = self.state.live(job).and_then(|live| live.state.planned.as_ref());
         let mut masks = planned.into_iter().flat_map(|planned| planned.placement.masks());
         if masks.any(|(node, mask)| mask & !self.machines.usable(*node) != 0) {
@@ -432,8 +446,13 @@ impl Engine {
 
     fn eligible(&mut self, at: Time, job: JobId) {
         let admitted = self.state.live(job).is_some_and(|live| live.state.admitted);
-        let live = self.enter(at, job, if admitted { Phase::Waiting } else { Phase::Unadmitted });
-        live.state.queued_at = at;
+        let aside = self.state.live(job).is_some_and(|live| live.state.phase == Phase::Suspended);
+        let phase = match (aside, admitted) {
+            (true, _) => Phase::Suspended,
+            (false, true) => Phase::Waiting,
+            (false, false) => Phase::Unadmitted,
+        };
+        self.enter(at, job, phase).state.queued_at = at;
         let state = self.state_mut();
         if admitted {
             state.waiting.insert(job);
@@ -462,13 +481,15 @@ impl Engine {
         state.waiting.remove(job);
         state.unadmitted.remove(job);
         state.changed.push(job);
-        if !state.live(job).is_some_and(|live| live.state.is_placed()) {
+        let stays =
+            |live: &Live| live.state.is_placed() || live.state.phase == Phase::Suspended;
+        if !state.live(job).is_some_and(stays) {
             self.enter(at, job, Phase::Blocked);
         }
     }
 
     /// Takes a job out of every queue; it takes part no more.
-    fn leave_queue(&mut self, job: JobId) {
+    pub(crate) fn leave_queue(&mut self, job: JobId) {
         let state = self.state_mut();
         state.waiting.remove(job);
         state.unadmitted.remove(job);

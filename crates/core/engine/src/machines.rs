@@ -3,7 +3,7 @@
 use crate::engine::{Engine, Timer};
 use std::collections::VecDeque;
 use trainyard_types::placement::bits;
-use trainyard_types::{Cluster, GpuAt, JobId, NodeId, Time};
+use trainyard_types::{Cluster, GpuAt, JobId, NodeId, Phase, Time};
 
 /// What is known of each node besides its plan.
 #[derive(Clone, Debug)]
@@ -71,6 +71,12 @@ impl Machines {
 
     pub(crate) fn in_service(&self, node: NodeId) -> u64 {
         self.nodes[node.index()].in_service()
+    }
+
+    /// GPUs of a node that work and are not ill, whether or not the node takes new work.
+    pub(crate) fn sound(&self, node: NodeId) -> u64 {
+        let machine = &self.nodes[node.index()];
+        if machine.up && !machine.maintained { machine.sound() & !machine.claimed } else { 0 }
     }
 
     /// GPUs of a node that are well, on a node that takes work, whichever jobs may use them.
@@ -283,7 +289,11 @@ impl Engine {
             .collect();
         for job in hit {
             self.unplan(at, job);
-            self.evicted.insert(job);
+            // One that is put aside holds nothing there; what becomes of it is for the next line.
+            if self.state.live(job).is_some_and(|live| live.state.phase != Phase::Suspended) {
+                self.evicted.insert(job);
+            }
         }
+        self.evict_aside(at, node, mask);
     }
 }

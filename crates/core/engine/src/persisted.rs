@@ -31,6 +31,12 @@ pub struct SavedState {
     /// It was told of other GPUs and has not gone over to them yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resizing: Option<Resizing>,
+    /// It is being put aside, and not stopped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub suspending: bool,
+    /// It was put aside and is being killed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub discarding: bool,
 }
 
 impl SavedState {
@@ -54,6 +60,8 @@ impl Engine {
             ending: self.ending.get(&job).copied(),
             requeued: self.requeued.contains(&job),
             resizing: self.resizing.get(&job).cloned(),
+            suspending: self.suspending.contains(&job),
+            discarding: self.discarding.contains(&job),
         })
     }
 
@@ -178,9 +186,10 @@ impl Engine {
         if admitted {
             self.state_mut().demand += gpus;
         }
+        self.restore_aside(id, (kept.suspending, kept.discarding));
         let queued = !blocked && kept.ending.is_none();
         self.put_in_queue(id, goes_on, queued, admitted);
-        if !placed {
+        if !placed && self.state.live(id).is_some_and(|live| live.state.suspended.is_none()) {
             let phase = match (blocked, admitted) {
                 (true, _) => Phase::Blocked,
                 (false, true) => Phase::Waiting,

@@ -2,6 +2,7 @@
 
 use crate::engine::{Engine, Timer};
 use crate::occupancy::Occupancy;
+use crate::suspending::Way;
 use smallvec::SmallVec;
 use trainyard_types::{Action, Allocation, Attempt, End, JobId, NodeId, Phase, Time, Why};
 
@@ -56,6 +57,12 @@ impl Engine {
             }
             // It stays where it is, and another job has not given up its share yet.
             Some(planned) if planned.same_place(held) => {}
+            None if state.phase != Phase::Saving && self.is_preempted(job) => {
+                match self.way_to_stop(at, job) {
+                    Way::Suspend(memory) => self.suspend(at, job, attempt, memory),
+                    way => self.stop_by(at, (job, attempt), way),
+                }
+            }
             _ if state.phase != Phase::Saving => self.stop(at, job, attempt),
             _ => {}
         }
@@ -135,7 +142,27 @@ impl Engine {
             && (!cluster.rules.exclusive_nodes || nodes.all(|(node, _)| alone(*node)))
     }
 
+    /// Whether a job that runs without a grant goes for another one, and for no other reason.
+    fn is_preempted(&self, job: JobId) -> bool {
+        !self.ending.contains_key(&job)
+            && !self.must_go(job)
+            && !self.blocked.contains_key(&job)
+            && !self.requeued.contains(&job)
+    }
+
     pub(crate) fn stop(&mut self, at: Time, job: JobId, attempt: Attempt) {
+        self.stop_by(at, (job, attempt), Way::Save);
+    }
+
+    /// A job holds what it has and makes no more progress.
+    pub(crate) fn rest(&mut self, at: Time, job: JobId) {
+        let progress = &mut self.enter(at, job, Phase::Saving).state.progress;
+        progress.done = progress.done_at(at);
+        progress.at = at;
+        progress.rate = trainyard_types::Rate(0.0);
+    }
+
+    fn stop_by(&mut self, at: Time, (job, attempt): (JobId, Attempt), way: Way) {
         let planned = self.state.live(job).is_some_and(|live| live.state.planned.is_some());
         let why = match self.ending.get(&job) {
             Some(End::TimeLimit) => Why::TimeLimit,
@@ -151,19 +178,24 @@ impl Engine {
             self.assert_stoppable(at, job);
         }
         self.resizing.remove(&job);
-        self.enter(at, job, Phase::Saving);
+        self.rest(at, job);
         let live = self.state_mut().live_mut(job).expect("caller checked");
-        live.state.progress.done = live.state.progress.done_at(at);
-        live.state.progress.at = at;
-        live.state.progress.rate = trainyard_types::Rate(0.0);
         match why {
             Why::Preempted => {
                 live.state.preemptions += 1;
                 self.stats.preemptions += 1;
             }
             Why::Moved => self.stats.moves += 1,
-            Why::Asked | Why::TimeLimit | Why::Pruned | Why::Machine | Why::Window => {}
+            Why::Asked
+            | Why::TimeLimit
+            | Why::Pruned
+            | Why::Machine
+            | Why::Window
+            | Why::Dropped => {}
         }
+        let drops = why == Why::Preempted && way == Way::Drop;
+        self.stats.dropped += u64::from(drops);
+        let why = if drops { Why::Dropped } else { why };
         self.outbox.push(Action::Stop { job, attempt, why });
     }
 
@@ -181,6 +213,9 @@ impl Engine {
             self.wants_decision = true;
             self.wake_at = Some(at);
             return;
+        }
+        if self.state.live(job).is_some_and(|live| live.state.suspended.is_some()) {
+            return self.resume(at, job, planned);
         }
         self.real.take(&planned);
         let live = self.enter(at, job, Phase::Starting);

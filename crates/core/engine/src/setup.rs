@@ -1,7 +1,7 @@
 //! How an engine is set up.
 
 use serde::{Deserialize, Serialize};
-use trainyard_types::Span;
+use trainyard_types::{Span, SuspendRule};
 
 /// When the policy is asked.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +51,9 @@ pub struct Setup {
     /// started; nothing where the host makes it so at once.
     #[serde(default)]
     pub resize_wait: Option<Span>,
+    /// How the host puts jobs aside in host memory; nothing where it cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<SuspendRule>,
     /// After how many decisions everything is checked; 1 checks always. What changed is checked every time.
     pub check_every: u64,
 }
@@ -70,6 +73,7 @@ impl Default for Setup {
             work_max: 50_000_000,
             seed: 1,
             resize_wait: None,
+            suspend: None,
             check_every: 16_384,
         }
     }

@@ -6,16 +6,19 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound;
-use trainyard_types::{Grant, JobId, ModelId, Share, Span, TenantId, Time, Want, WindowId};
+use trainyard_types::{
+    Grant, JobId, ModelId, Placement, Share, Span, TenantId, Time, Want, WindowId,
+};
 
-/// Waiting jobs that fit or fail alike: same wish, same profile or none, same tenant where ceilings matter, and the same
-/// time to be gone in where there are windows.
+/// Waiting jobs that fit or fail alike: same wish, same profile or none, same tenant where ceilings matter, the same
+/// time to be gone in where there are windows, and put aside at the same place if at all.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Class {
     want: Want,
     model: Option<ModelId>,
     tenant: Option<TenantId>,
     leaving: Option<Box<Leaving>>,
+    home: Option<Box<Placement>>,
 }
 
 impl Class {
@@ -26,6 +29,7 @@ impl Class {
             model: view.profiled(job),
             tenant: view.state().has_ceilings.then_some(job.spec.tenant),
             leaving: Leaving::of(job, view),
+            home: home(job).map(|home| Box::new(home.clone())),
         }
     }
 
@@ -35,7 +39,13 @@ impl Class {
             && self.model == view.profiled(job)
             && self.tenant == view.state().has_ceilings.then_some(job.spec.tenant)
             && self.leaving == Leaving::of(job, view)
+            && self.home.as_deref() == home(job)
     }
+}
+
+/// Where a job that is put aside was.
+fn home(job: JobRef<'_>) -> Option<&Placement> {
+    job.state.suspended.as_ref().map(|own| &own.home.placement)
 }
 
 /// What decides before which windows a job can be gone.

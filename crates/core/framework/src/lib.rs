@@ -32,10 +32,13 @@
 //! 14. A grant may name the GPU memory that is counted for each member ([`trainyard_types::Grant::gpu_memory_mib`]), and
 //!     [`Offer::set_terms`] changes share, knobs and counted memory of a job where it is, which is no restart.
 //! 15. A job that lost its grant though no other job uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
+//! 16. A job that is put aside goes on where it was: a grant elsewhere is answered with *no room* while it waits for its
+//!     own GPUs ([`Aside::tie`]).
 //!
 //! Deliberately absent: a way to act, to read a clock or a file, or to see the true length of a job.
 
 mod admission;
+mod aside;
 mod ask;
 mod entry;
 pub mod fraction;
@@ -57,6 +60,7 @@ mod view;
 mod windows;
 
 pub use admission::{Admission, AdmissionControl, Control};
+pub use aside::Aside;
 pub use ask::Ask;
 pub use entry::{
     AdmissionEntry, Entry, Family, Level, Objective, PlaceEntry, PolicyEntry, Taxonomy, TuneEntry,
@@ -73,6 +77,6 @@ pub use rounds::{
 pub use score::{Greedy, Score, ScoreContext};
 pub use settings::{ConfigError, RawSettings, defaults};
 pub use state::{ChangeCursor, Live, Loan, State, Usage};
-pub use trainyard_profile::{ChangeCost, Monitored, PairSource, UsageSource};
+pub use trainyard_profile::{ChangeCost, Monitored, PairSource, SuspendCost, UsageSource};
 pub use view::{Beliefs, JobRef, Snapshot, View};
 pub use windows::{Windows, lead, leaves_at};

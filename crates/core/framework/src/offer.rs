@@ -6,7 +6,7 @@ mod in_racks;
 mod terms;
 mod touched;
 
-use crate::{Ask, Free, JobRef, Placer, View, shapes};
+use crate::{Ask, Free, JobRef, Placer, View, aside, shapes};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeSet;
 use touched::{Touched, TouchedJobs};
@@ -365,7 +365,9 @@ impl<'a> Offer<'a> {
         let mut taken: SmallVec<[JobId; 1]> = SmallVec::new();
         for member in &grant.members {
             let allocation = self.allocation(grant, member.job, placement.clone());
-            if self.over_ceiling(member.job, &allocation).is_some()
+            let tied = self.view.job(member.job).and_then(|job| self.tie(job));
+            if tied.is_some_and(|home| *home != placement)
+                || self.over_ceiling(member.job, &allocation).is_some()
                 || !self.has_room(member.job, &allocation)
             {
                 for job in taken {
@@ -395,6 +397,17 @@ impl<'a> Offer<'a> {
             let allocation = self.allocation(grant, lead.id(), placement.clone());
             if self.has_room(lead.id(), &allocation) {
                 return Some(placement);
+            }
+        }
+        if let Some(own) = &lead.state.suspended {
+            let home = &own.home.placement;
+            if aside::suits(grant, home, self.free)
+                && self.has_room(lead.id(), &self.allocation(grant, lead.id(), home.clone()))
+            {
+                return Some(home.clone());
+            }
+            if self.tie(lead).is_some() {
+                return None;
             }
         }
         // A larger part of the host may not fit where a job is; one that may not be stopped does not go elsewhere for it.
@@ -474,6 +487,11 @@ impl<'a> Offer<'a> {
         let room =
             if stays { self.free.fits_again(allocation) } else { self.free.fits(allocation) };
         room.is_ok()
+    }
+
+    /// Where a job that is put aside has to go on, if it is.
+    fn tie<'b>(&self, job: JobRef<'b>) -> Option<&'b Placement> {
+        self.view.state().aside.tie(job, self.view.now, self.free)
     }
 
     /// Whether an allocation has GPUs on a node from which a window keeps a job.

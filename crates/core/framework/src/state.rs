@@ -1,6 +1,6 @@
 //! Everything the engine knows, as dense arrays that a decision borrows.
 
-use crate::Windows;
+use crate::{Aside, Windows};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trainyard_types::{
@@ -108,6 +108,8 @@ pub struct State {
     pub loans: Vec<Loan>,
     /// Maintenance and reservations that are not over.
     pub windows: Arc<Windows>,
+    /// Jobs that are put aside, and how many may be.
+    pub aside: Aside,
     /// How often an owner said what it needs.
     pub recalls: u64,
     /// How many decisions were taken.
@@ -148,6 +150,7 @@ impl State {
             ended: Vec::new(),
             loans: Vec::new(),
             windows: Arc::default(),
+            aside: Aside::default(),
             recalls: 0,
             decisions: 0,
             keeps_rounds: false,

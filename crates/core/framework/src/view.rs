@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use trainyard_profile::training::StepTime;
 use trainyard_profile::{
-    BatchLimits, Batches, ChangeCost, Features, HostTable, Monitored, PairSource, StageTimes,
+    BatchLimits, Batches, ChangeCost, Features, HostTable, Monitored, PairSource, StageTimes, SuspendCost,
     UsageSource,
 };
 use trainyard_types::{
@@ -51,6 +51,11 @@ pub trait Beliefs: Send + Sync {
 
     /// What it costs to move a job: from nothing to start, to nothing to stop.
     fn change(&self, job: &Job, from: Option<&Config>, to: Option<&Config>) -> ChangeCost;
+
+    /// What it costs to put a job aside that has so much in its GPU's memory, and to bring it back, where that is known.
+    fn suspend(&self, _job: &Job, _on: &Config, _memory_mib: u64) -> Option<SuspendCost> {
+        None
+    }
 
     /// How much work the job is in all, as far as that is known.
     fn work(&self, job: &Job) -> Option<Work>;

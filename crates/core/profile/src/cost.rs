@@ -16,6 +16,43 @@ pub struct ChangeCost {
     pub in_place: bool,
 }
 
+/// The price of putting a job aside in host memory and bringing it back on the same GPU.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct SuspendCost {
+    /// From the request until its GPU is free.
+    pub out: Span,
+    /// From getting the GPU again until it runs.
+    pub back: Span,
+}
+
+/// Seconds out and back by MiB in the memory of the GPU: a constant and a slope, fitted by least squares to the twelve
+/// rows of `data/h200/suspend_driver.csv` (lock with suspend, resume with unlock; 1.7 to 63 GB, NVIDIA H200, driver 580).
+/// About 2 GB/s out and 5 GB/s in.
+const DRIVER_OUT: (f64, f64) = (0.359, 4.977e-4);
+const DRIVER_BACK: (f64, f64) = (0.164, 1.820e-4);
+
+impl SuspendCost {
+    /// What the driver takes for a process with so much in the memory of its GPU.
+    pub fn by_driver(memory_mib: u64) -> SuspendCost {
+        let line = |(fixed, each): (f64, f64)| Span::from_secs_f64(fixed + each * memory_mib as f64);
+        SuspendCost { out: line(DRIVER_OUT), back: line(DRIVER_BACK) }
+    }
+
+    /// Both times, by a cost model: its factor counts, and where changes are free this is too.
+    pub fn by_model(costs: CostModel, memory_mib: u64) -> SuspendCost {
+        let SuspendCost { out, back } = SuspendCost::by_driver(memory_mib);
+        match costs {
+            CostModel::Free => SuspendCost::default(),
+            CostModel::Scaled(factor) => {
+                SuspendCost { out: out.scaled(factor), back: back.scaled(factor) }
+            }
+            CostModel::Profile | CostModel::Flat { .. } | CostModel::ByGpus { .. } => {
+                SuspendCost { out, back }
+            }
+        }
+    }
+}
+
 /// Where the costs of a run come from.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub enum CostModel {

@@ -53,7 +53,7 @@ pub mod zoo;
 pub use batches::Batches;
 pub use catalog::{Catalog, GENERIC};
 pub use colocation::{Colocation, ColocationModel, SharedGpu, Sharing};
-pub use cost::{ChangeCost, CostModel, CostModelError};
+pub use cost::{ChangeCost, CostModel, CostModelError, SuspendCost};
 pub use features::{Feature, Features};
 pub use host::HostTable;
 pub use interference::{PairSource, UsageSource};

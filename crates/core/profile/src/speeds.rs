@@ -10,7 +10,7 @@ mod with_plans;
 use crate::batches::{Batches, rate_at};
 use crate::classes::Classes;
 use crate::colocation::{Colocation, ColocationModel, SharedGpu};
-use crate::cost::{ChangeCost, CostModel};
+use crate::cost::{ChangeCost, CostModel, SuspendCost};
 use crate::curve::{Cell, Curve, power_of, source_kind};
 use crate::features::{Feature, Features};
 use crate::host::{self, HostTable};
@@ -402,6 +402,11 @@ impl Speeds {
             start: if to.is_some() && !in_place { start } else { Span::ZERO },
             in_place,
         }
+    }
+
+    /// What it costs to put a job aside that has so much in its GPU's memory, and to bring it back.
+    pub fn suspend(&self, memory_mib: u64) -> SuspendCost {
+        SuspendCost::by_model(self.costs, memory_mib)
     }
 
     /// Memory the model needs on each GPU; 0 means not known.

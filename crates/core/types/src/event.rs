@@ -41,6 +41,22 @@ pub enum Event {
         /// Its launch.
         attempt: Attempt,
     },
+    /// The job is put aside in host memory and its GPUs are free: the answer to [`Action::Suspend`].
+    Suspended {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+        /// Host memory that it takes now; 0 where that was not measured.
+        memory_mib: u64,
+    },
+    /// The job could not be put aside and runs on: the other answer to [`Action::Suspend`].
+    NotSuspended {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+    },
     /// A stop is complete and the GPUs are free; `done` is what a later launch resumes from.
     Stopped {
         /// The job.
@@ -173,6 +189,9 @@ pub enum Why {
     Machine,
     /// A node it spans is about to be under maintenance, or reserved for others.
     Window,
+    /// It is killed and goes back to its last checkpoint: saving would cost more than it loses, or there are no GPUs
+    /// on which it could.
+    Dropped,
 }
 
 /// What the engine wants done. Hosts obey; they never decide.
@@ -187,6 +206,24 @@ pub enum Action {
         attempt: Attempt,
         /// Why.
         why: Why,
+    },
+    /// Put aside in host memory, so that its GPUs are free; answer with [`Event::Suspended`] or [`Event::NotSuspended`].
+    Suspend {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+        /// Host memory that may be taken for it.
+        memory_mib: u64,
+    },
+    /// Bring back on the same GPUs, which are free; answer with [`Event::Started`].
+    Resume {
+        /// The job.
+        job: JobId,
+        /// Its launch, the same as before.
+        attempt: Attempt,
+        /// The same GPUs, with what it gets of them now.
+        allocation: Allocation,
     },
     /// Start on free GPUs; answer with [`Event::Started`].
     Launch {

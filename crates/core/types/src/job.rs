@@ -56,6 +56,13 @@ pub struct Job {
     /// With which jobs it may, must and must not share a GPU; most jobs say nothing about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<Box<Labels>>,
+    /// Whether it saves its state when it is asked to stop; one that does not loses all that it did since its start.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub saves: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// With which jobs a job may, must and must not share a GPU, by names that users agree on.
@@ -127,6 +134,7 @@ impl Job {
             batch_mode: BatchMode::Static,
             group: None,
             labels: None,
+            saves: true,
         }
     }
 
@@ -313,6 +321,8 @@ pub enum Phase {
     Unadmitted,
     /// Admitted, without GPUs.
     Waiting,
+    /// Admitted, without GPUs, put aside in host memory: the same attempt goes on where it was.
+    Suspended,
     /// Holds GPUs and is being started.
     Starting,
     /// Makes progress.
@@ -323,10 +333,11 @@ pub enum Phase {
 
 impl Phase {
     /// In the order in which a job goes through them.
-    pub const ALL: [Phase; 6] = [
+    pub const ALL: [Phase; 7] = [
         Phase::Blocked,
         Phase::Unadmitted,
         Phase::Waiting,
+        Phase::Suspended,
         Phase::Starting,
         Phase::Running,
         Phase::Saving,
@@ -338,6 +349,7 @@ impl Phase {
             Phase::Blocked => "blocked",
             Phase::Unadmitted => "unadmitted",
             Phase::Waiting => "waiting",
+            Phase::Suspended => "suspended",
             Phase::Starting => "starting",
             Phase::Running => "running",
             Phase::Saving => "saving",
@@ -454,6 +466,41 @@ pub struct JobState {
     pub held: Option<Allocation>,
     /// What it should hold by the newest decision.
     pub planned: Option<Allocation>,
+    /// Where it is kept while it is put aside, until it runs again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended: Option<Box<Suspended>>,
+    /// How often it was put aside, in all attempts.
+    #[serde(default, skip_serializing_if = "is_never")]
+    pub suspends: u32,
+    /// What putting it aside and bringing it back took when it was last done, and how long it was away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aside: Option<Box<AsideSpans>>,
+}
+
+/// A job that is put aside in host memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Suspended {
+    /// What it held, and where alone it can go on.
+    pub home: Allocation,
+    /// Since when it holds no GPUs.
+    pub since: Time,
+    /// Host memory that it takes.
+    pub memory_mib: u64,
+}
+
+/// What was measured of a job that was put aside.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AsideSpans {
+    /// From the request until its GPUs were free.
+    pub out: Span,
+    /// From getting them again until it ran; zero before it first did.
+    pub back: Span,
+    /// How long it held no GPUs in between.
+    pub away: Span,
+}
+
+fn is_never(times: &u32) -> bool {
+    *times == 0
 }
 
 impl JobState {
@@ -478,6 +525,9 @@ impl JobState {
             time_on: SmallVec::new(),
             held: None,
             planned: None,
+            suspended: None,
+            suspends: 0,
+            aside: None,
         }
     }
 

@@ -30,7 +30,8 @@ pub mod measured;
 pub mod placement;
 pub mod placement_rules;
 pub mod printable;
-pub mod tenant;
+pub mod suspend;
+mod tenant;
 pub mod time;
 pub mod topology;
 pub mod traffic;
@@ -46,13 +47,14 @@ pub use idmap::IdMap;
 pub use ids::{Attempt, GpuAt, GpuType, GroupId, JobId, LinkId, ModelId, NodeId, PoolId, TenantId};
 pub use idset::{Id, IdSet};
 pub use job::{
-    BatchMode, Class, End, Job, JobState, Labels, Phase, Progress, RETRIES_DEFAULT, Want,
-    soft_deadline,
+    AsideSpans, BatchMode, Class, End, Job, JobState, Labels, Phase, Progress, RETRIES_DEFAULT,
+    Suspended, Want, soft_deadline,
 };
 pub use measured::{EpochsSeen, Measured, StepSeen};
 pub use placement::Placement;
 pub use placement_rules::PlacementRules;
 pub use printable::{is_unprintable, printable, printable_json, printable_lines};
+pub use suspend::{NoSuspendRule, SuspendRule};
 pub use tenant::{Tenant, Tenants};
 pub use time::{Rate, Span, Time, Work};
 pub use topology::{

@@ -169,7 +169,10 @@ impl Observer for Seer<'_> {
                 past.since = Some(at);
             }
             Action::Ended { job, at, end } => self.over(*at, *job, *end),
-            Action::Stop { .. } | Action::Adjust { .. } => {}
+            Action::Resume { job, .. } => {
+                self.past.entry(*job).or_default().since = Some(at);
+            }
+            Action::Stop { .. } | Action::Suspend { .. } | Action::Adjust { .. } => {}
         }
     }
 

@@ -124,6 +124,13 @@ impl Host {
                 let stopped = Event::Stopped { job: *job, attempt: *attempt, done };
                 self.engine.apply(self.now, stopped);
             }
+            Action::Suspend { job, attempt, memory_mib } => {
+                let (job, attempt, memory_mib) = (*job, *attempt, *memory_mib);
+                self.engine.apply(self.now, Event::Suspended { job, attempt, memory_mib });
+            }
+            Action::Resume { job, attempt, .. } => {
+                self.engine.apply(self.now, Event::Started { job: *job, attempt: *attempt });
+            }
             Action::Adjust { .. } | Action::Ended { .. } => {}
         }
     }

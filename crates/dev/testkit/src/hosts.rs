@@ -155,6 +155,13 @@ fn obey(engine: &mut Engine, at: Time, actions: &[Action]) {
                 let done = trainyard_types::Work::ZERO;
                 engine.apply(at, Event::Stopped { job: *job, attempt: *attempt, done });
             }
+            Action::Suspend { job, attempt, memory_mib } => {
+                let (job, attempt, memory_mib) = (*job, *attempt, *memory_mib);
+                engine.apply(at, Event::Suspended { job, attempt, memory_mib });
+            }
+            Action::Resume { job, attempt, .. } => {
+                engine.apply(at, Event::Started { job: *job, attempt: *attempt });
+            }
             Action::Adjust { .. } | Action::Ended { .. } => {}
         }
     }

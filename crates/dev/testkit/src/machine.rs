@@ -9,7 +9,9 @@ use crate::dice::Dice;
 use std::collections::{BTreeMap, BTreeSet};
 use trainyard_api::wire::FromJob;
 use trainyard_backend::attempt_dir::Told;
-use trainyard_backend::{Exit, Found, LaunchOrder, Report, ResizeOrder, StopOrder, sample};
+use trainyard_backend::{
+    AsideOrder, AsideSeen, Exit, Found, LaunchOrder, Report, ResizeOrder, StopOrder, sample,
+};
 use trainyard_types::{Attempt, JobId};
 
 const SECOND: u64 = 1_000_000;
@@ -67,6 +69,22 @@ pub struct Run {
     /// When it goes over to other GPUs, and to which.
     goes_over: Option<(u64, Vec<String>)>,
     stop: Option<Stop>,
+    aside: Aside,
+}
+
+/// Whether an attempt is in host memory, and what it was told about that.
+#[derive(Debug, Default)]
+struct Aside {
+    order: AsideOrder,
+    /// When the newest order is obeyed, or refused.
+    then: Option<u64>,
+    /// Since when it is there.
+    since: Option<u64>,
+    refused: Option<String>,
+    /// A request to stop that waits until it is back.
+    stop: Option<StopOrder>,
+    /// Whether anything was told of it yet.
+    told: bool,
 }
 
 #[derive(Debug)]
@@ -125,6 +143,33 @@ impl Run {
         matches!(self.stage, Stage::Over(_))
     }
 
+    /// Whether it is put aside, and uses no GPU.
+    pub fn is_aside(&self) -> bool {
+        self.aside.since.is_some()
+    }
+
+    fn aside_seen(&self) -> AsideSeen {
+        AsideSeen {
+            number: self.aside.order.number,
+            aside: self.is_aside(),
+            refused: self.aside.refused.clone(),
+            seconds: 1.0,
+            memory_mib: self.aside.order.memory_mib,
+        }
+    }
+
+    /// It is back: all that was to come comes as much later.
+    fn come_back(&mut self, now: u64) {
+        let Some(since) = self.aside.since.take() else { return };
+        let away = now - since;
+        self.starts_at += away;
+        let later = |at: &mut u64| *at = (*at).max(since) + away;
+        self.ends.iter_mut().for_each(|(at, _)| later(at));
+        self.says_at.iter_mut().for_each(later);
+        self.last_words.iter_mut().for_each(|(at, _)| later(at));
+        self.goes_over.iter_mut().for_each(|(at, _)| later(at));
+    }
+
     fn done(&self, now: u64) -> f64 {
         self.order.resumes_from + now.saturating_sub(self.starts_at) as f64 / 1e6
     }
@@ -137,10 +182,15 @@ impl Run {
             .map(|stop| stop.leaves.map_or(stop.kill_at, |(at, _)| at.min(stop.kill_at)));
         match self.stage {
             Stage::Waiting => Some(self.starts_at),
+            Stage::Running if self.is_aside() => {
+                let killed = self.stop.as_ref().map(|stop| stop.kill_at);
+                [self.aside.then, killed].into_iter().flatten().min()
+            }
             Stage::Running => {
                 let last = self.last_words.as_ref().map(|(at, _)| *at);
                 let goes_over = self.goes_over.as_ref().map(|(at, _)| *at);
-                [ends, stop, self.says_at, last, goes_over].into_iter().flatten().min()
+                let then = self.aside.then;
+                [ends, stop, self.says_at, last, goes_over, then].into_iter().flatten().min()
             }
             Stage::Over(_) => None,
         }
@@ -268,6 +318,13 @@ impl Machine {
         if run.is_over() {
             return;
         }
+        if order.grace_seconds > 0.0 && run.is_aside() {
+            // It cannot save where it is.
+            run.aside.stop = Some(order.clone());
+            run.aside.order.aside = false;
+            run.aside.then = Some(now + self.dice.between(0, 3 * SECOND));
+            return;
+        }
         let kill_at = now + (order.grace_seconds * 1e6) as u64;
         let dice = &mut self.dice;
         let conduct = run.conduct;
@@ -297,6 +354,40 @@ impl Machine {
         run.order.gpus.extend(new);
     }
 
+    /// Puts an attempt aside or brings it back; some cannot be put aside.
+    pub fn put_aside(&mut self, now: u64, id: (JobId, Attempt), order: &AsideOrder) {
+        let Some(run) = self.runs.get_mut(&id).filter(|run| !run.is_over()) else { return };
+        let own = &run.aside.order;
+        if (own.number, !own.aside) >= (order.number, !order.aside) || run.stop.is_some() {
+            return;
+        }
+        run.aside.order = order.clone();
+        run.aside.refused = None;
+        run.aside.then = Some(now.max(run.starts_at) + self.dice.between(0, 4 * SECOND));
+    }
+
+    /// What was ordered last is done, or is not to be.
+    fn obey_aside(&mut self, now: u64, (job, attempt): (JobId, Attempt)) {
+        let (calm, dice) = (self.calm, &mut self.dice);
+        let run = self.runs.get_mut(&(job, attempt)).expect("known");
+        run.aside.then = None;
+        match (run.aside.order.aside, run.is_aside()) {
+            (true, false) if dice.chance(if calm { 50 } else { 200 }) => {
+                run.aside.refused = Some("no process of it uses the GPU yet".to_owned());
+            }
+            (true, false) => run.aside.since = Some(now),
+            (false, true) => run.come_back(now),
+            (true, true) | (false, false) => {}
+        }
+        run.aside.told = true;
+        let seen = run.aside_seen();
+        let stop = run.aside.stop.take();
+        self.outbox.push(Report::Aside { job, attempt, seen });
+        if let Some(stop) = stop {
+            self.stop(now, (job, attempt), &stop);
+        }
+    }
+
     /// Drops what is kept about an attempt that ended.
     pub fn forget(&mut self, id: (JobId, Attempt)) {
         if self.runs.get(&id).is_some_and(Run::is_over) {
@@ -306,6 +397,12 @@ impl Machine {
 
     /// Everything it knows.
     pub fn list_attempts(&mut self) -> Vec<Found> {
+        for ((job, attempt), run) in &self.runs {
+            if run.aside.told && !run.is_over() {
+                let (job, attempt, seen) = (*job, *attempt, run.aside_seen());
+                self.outbox.push(Report::Aside { job, attempt, seen });
+            }
+        }
         let found = |(id, run): (&(JobId, Attempt), &Run)| {
             let (job, attempt) = *id;
             match &run.stage {
@@ -364,6 +461,17 @@ impl Machine {
                 self.outbox.push(Report::Started { job, attempt });
             }
             return;
+        }
+        if run.aside.then.is_some_and(|at| at <= now) {
+            return self.obey_aside(now, (job, attempt));
+        }
+        let killed = run.stop.as_ref().filter(|stop| stop.kill_at <= now);
+        if let (true, Some(_)) = (run.is_aside(), killed) {
+            // Nothing else of it happens any more.
+            (run.ends, run.last_words) = (None, None);
+            if let Some(stop) = &mut run.stop {
+                stop.leaves = None;
+            }
         }
         let killed = run.stop.as_ref().filter(|stop| stop.kill_at <= now);
         let left = run.stop.as_ref().and_then(|stop| stop.leaves).filter(|(at, _)| *at <= now);
@@ -470,6 +578,7 @@ impl Run {
             told: Told::default(),
             goes_over: None,
             stop: None,
+            aside: Aside::default(),
         }
     }
 

@@ -38,6 +38,8 @@ pub enum QueueState {
     Unadmitted,
     /// Waiting for GPUs.
     Waiting,
+    /// Put aside in host memory, until it goes on where it was.
+    Suspended,
     /// Being started.
     Starting,
     /// Running.
@@ -91,6 +93,7 @@ impl From<Phase> for QueueState {
             Phase::Blocked => QueueState::Blocked,
             Phase::Unadmitted => QueueState::Unadmitted,
             Phase::Waiting => QueueState::Waiting,
+            Phase::Suspended => QueueState::Suspended,
             Phase::Starting => QueueState::Starting,
             Phase::Running => QueueState::Running,
             Phase::Saving => QueueState::Saving,

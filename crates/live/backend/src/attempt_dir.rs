@@ -8,9 +8,11 @@
 //!   orders/stop.json           a request to stop; the newest counts
 //!   orders/batch.json          a batch size; the newest counts
 //!   orders/resize.json         GPUs to go over to; the newest counts
+//!   orders/aside.json          whether it is to be in host memory, put aside; the newest counts
 //!   orders/share.json          another share of its GPU; the newest counts
 //!   keeper.json                who the keeper is; without it nothing ever ran
 //!   started.json               all ranks run
+//!   aside.json                 whether it is there
 //!   told.json                  what the job last said that must not be lost
 //!   exit.json                  how it ended; written whole and synced before the lock is let go
 //!   keeper.log                 what the keeper itself complains about
@@ -19,7 +21,7 @@
 //!   logs/RANK/OFFSET           its output
 //! ```
 
-use crate::{Exit, LaunchOrder, ResizeOrder, StopOrder};
+use crate::{AsideOrder, AsideSeen, Exit, LaunchOrder, ResizeOrder, StopOrder};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -127,6 +129,8 @@ pub enum KeeperOrder {
     Batch(BatchOrder),
     /// Go over to other GPUs.
     Resize(ResizeOrder),
+    /// Be put aside, or come back.
+    Aside(AsideOrder),
 }
 
 impl KeeperOrder {
@@ -136,6 +140,7 @@ impl KeeperOrder {
             KeeperOrder::Stop(_) => "orders/stop.json",
             KeeperOrder::Batch(_) => "orders/batch.json",
             KeeperOrder::Resize(_) => "orders/resize.json",
+            KeeperOrder::Aside(_) => "orders/aside.json",
         }
     }
 }
@@ -222,6 +227,11 @@ impl AttemptDir {
     /// The newest request to stop.
     pub fn stop_order(&self) -> io::Result<Option<StopOrder>> {
         read(&self.file("orders/stop.json"))
+    }
+
+    /// Whether it is put aside, if it ever was to be.
+    pub fn aside(&self) -> Option<AsideSeen> {
+        read(&self.file("aside.json")).ok().flatten()
     }
 
     /// Whether its processes have started.

@@ -3,11 +3,13 @@
 //! It lives in a session of its own and does not need the daemon. What it must know comes as files in the attempt's
 //! directory ([`crate::attempt_dir`]), what it knows goes there; pokes only make the other side look sooner.
 //!
+//! - `aside`: putting it aside in host memory and bringing it back.
 //! - `gang`: the ranks, started together.
 //! - `idle`: whether its GPUs do anything.
 //! - `talk`: the socket between job and keeper.
 //! - `watch`: what happens from start to end.
 
+mod aside;
 mod gang;
 mod idle;
 mod talk;
@@ -47,6 +49,8 @@ pub enum Event {
     AllGone,
     /// The job said something.
     Said(FromJob),
+    /// The child that calls the driver has an answer.
+    Driver(crate::suspender::Answer),
     /// There is an order, or may be one in a file.
     Ordered(Option<KeeperOrder>),
 }

@@ -10,6 +10,7 @@
 //! - [`mod@discover`]: what this machine has.
 //! - [`health`]: whether its GPUs are well.
 //! - [`shared_gpu`]: GPUs that several attempts share.
+//! - [`suspender`]: the child that puts an attempt aside in host memory.
 //! - [`cgroup`], [`processes`]: the two ways to know and to end all processes of an attempt.
 //! - [`descriptors`]: what a program inherits and must not hand on.
 //! - [`program`]: the hidden commands.
@@ -41,15 +42,16 @@ pub mod rank;
 pub mod readable;
 pub mod report;
 pub mod shared_gpu;
+pub mod suspender;
 
 pub use discover::{Discovered, GpuFound, discover};
 pub use health::{Finding, GpuSeen, HealthOptions, HealthVerdict};
 pub use local::{Local, LocalOptions, sample};
 pub use log::{LogPart, read_log};
 pub use order::{
-    Identity, LaunchOrder, NodeShare, Order, ResizeOrder, SharingOrder, SharingPlace, StopOrder,
+    AsideOrder, Identity, LaunchOrder, NodeShare, Order, ResizeOrder, SharingOrder, SharingPlace, StopOrder,
 };
-pub use report::{Exit, Found, NodeSeen, Report, SharingSeen};
+pub use report::{AsideSeen, Exit, Found, NodeSeen, Report, SharingSeen};
 
 /// What obeys. Calls return at once; what comes of them arrives as [`Report`]s on the channel that the backend was
 /// made with, in any order, possibly late, possibly twice.
@@ -63,6 +65,11 @@ pub trait Backend: Send {
     /// Whether [`Order::Announce`] means anything to it.
     fn wants_announcements(&self) -> bool {
         false
+    }
+
+    /// Why it cannot put attempts aside in host memory; nothing where it can.
+    fn cannot_suspend(&self) -> Option<String> {
+        Some("this backend never puts jobs aside".to_owned())
     }
 
     /// Things an operator should know: no cgroup, no right to change users.

@@ -12,7 +12,9 @@ pub(crate) mod worker;
 use crate::attempt_dir::make_dir;
 use crate::cgroup::{self, Cgroups};
 use crate::health::watch;
-use crate::{Backend, Found, HealthOptions, Order, Report, checkpoints, helper, shared_gpu};
+use crate::{
+    Backend, Found, HealthOptions, Order, Report, checkpoints, helper, shared_gpu, suspender,
+};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -52,6 +54,8 @@ pub struct LocalOptions {
     pub logs_bytes_max: u64,
     /// The library that is loaded into programs that share a GPU; without it they run by time slicing.
     pub library: Option<PathBuf>,
+    /// The driver's library by which attempts are put aside, where it is not the usual one.
+    pub driver: Option<PathBuf>,
     /// How the health of GPUs is watched, if it is; where there is no NVIDIA driver there is nothing to watch.
     pub health: Option<HealthOptions>,
 }
@@ -69,6 +73,7 @@ impl LocalOptions {
             rescan: Duration::from_secs(1),
             logs_keep: Duration::from_secs(30 * 86_400),
             logs_bytes_max: 10 << 30,
+            driver: None,
             health: None,
         }
     }
@@ -81,6 +86,8 @@ pub struct Local {
     worker: Option<JoinHandle<()>>,
     warnings: Vec<String>,
     changes_users: bool,
+    program: PathBuf,
+    driver: Option<PathBuf>,
     poke_path: PathBuf,
     over: Arc<AtomicBool>,
     /// Held as long as this is the one backend on its run directory.
@@ -123,6 +130,7 @@ impl Local {
         let over = Arc::new(AtomicBool::new(false));
         worker::listen(pokes, tasks.clone(), over.clone());
         let options = LocalOptions { run_dir, ..options };
+        let (program, driver) = (options.program.clone(), options.driver.clone());
         let mut worker = Worker::new(options, cgroups.parent, Box::new(reports));
         if let Some(health) = worker.options.health.clone() {
             let (ask, asks) = mpsc::channel();
@@ -134,7 +142,17 @@ impl Local {
             .name("local-backend".to_owned())
             .spawn(move || worker.run(&queue))?;
         let worker = Some(worker);
-        Ok(Local { tasks, worker, warnings, changes_users, poke_path, over, _lock: lock })
+        Ok(Local {
+            tasks,
+            worker,
+            warnings,
+            changes_users,
+            program,
+            driver,
+            poke_path,
+            over,
+            _lock: lock,
+        })
     }
 
     /// Whether jobs run as the users who submitted them.
@@ -158,6 +176,10 @@ impl Backend for Local {
         self.send(Task::ListAttempts(answer));
         // Nothing found would mean that nothing runs, which is not known without the thread.
         found.recv().expect("the thread of the backend lives as long as the backend")
+    }
+
+    fn cannot_suspend(&self) -> Option<String> {
+        suspender::probe(&self.program, self.driver.as_deref()).err()
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -172,6 +172,20 @@ pub struct StopOrder {
     pub why: String,
 }
 
+/// Whether an attempt is to be in host memory, put aside, or to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AsideOrder {
+    /// How often the job was put aside, this time included: the newest counts, and to come back comes after to go.
+    pub number: u32,
+    /// Whether it is put aside.
+    pub aside: bool,
+    /// Host memory that may be taken for it; 0 where that is not known.
+    pub memory_mib: u64,
+    /// The driver's library, where it is not the usual one. The backend's own: a daemon leaves it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub library: Option<std::path::PathBuf>,
+}
+
 /// The GPUs of an attempt from now on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResizeOrder {
@@ -194,6 +208,9 @@ pub enum Order {
     Resize(JobId, Attempt, ResizeOrder),
     /// A running attempt gets another share of its GPU, which is no restart.
     Share(JobId, Attempt, SharingOrder),
+    /// A running attempt is put aside in host memory without its help, or brought back on the same GPUs. Only backends
+    /// that can ([`crate::Backend::cannot_suspend`]) are told.
+    Aside(JobId, Attempt, AsideOrder),
     /// The end of an attempt is on disk: what is kept about it may go.
     Forget(JobId, Attempt),
     /// A job was taken on and waits: a backend with a queue of its own keeps a place for it there, held. Told again

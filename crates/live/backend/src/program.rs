@@ -8,14 +8,15 @@ use std::process::ExitCode;
 pub const USAGE: &str = "\
 usage: keeper DIR [UID]
        rank
+       driver
        arbiter FOLDER
        helper --socket FILE --run-dir DIR --user NAME [--least-uid NUMBER]
-The first three are started by the daemon, not by hand.";
+The first four are started by the daemon, not by hand.";
 
 /// Runs a hidden command; nothing if the arguments are none.
 pub fn main(arguments: &[OsString]) -> Option<ExitCode> {
     let (name, rest) = arguments.split_first()?;
-    if matches!(name.to_str(), Some("keeper" | "helper" | "rank" | "arbiter")) {
+    if matches!(name.to_str(), Some("keeper" | "helper" | "rank" | "arbiter" | "driver")) {
         // Each of these starts what a user wrote, or is one step away from it.
         crate::descriptors::close_inherited();
     }
@@ -26,6 +27,7 @@ pub fn main(arguments: &[OsString]) -> Option<ExitCode> {
         }
         ("helper", flags) => Some(crate::helper::main(flags)),
         ("arbiter", [folder]) => Some(crate::shared_gpu::main(Path::new(folder))),
+        ("driver", []) => Some(crate::suspender::main()),
         ("rank", []) => Some(crate::rank::main()),
         _ => None,
     }

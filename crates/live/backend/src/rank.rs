@@ -145,7 +145,8 @@ fn prepare(spec: &Spec) -> Result<(), String> {
     looked.map_err(|refusal| refusal.to_string())
 }
 
-fn become_user(identity: &Identity) -> Result<(), String> {
+/// Takes on a user for good.
+pub(crate) fn become_user(identity: &Identity) -> Result<(), String> {
     let failed = |what: &str, error: nix::Error| {
         format!("it cannot become user {} ({what}): {}", identity.name, error.desc())
     };

@@ -34,6 +34,15 @@ pub enum Report {
         /// How.
         exit: Exit,
     },
+    /// It was put aside in host memory, came back, or could not be put aside and runs on.
+    Aside {
+        /// The job.
+        job: JobId,
+        /// Its launch.
+        attempt: Attempt,
+        /// Where it stands.
+        seen: AsideSeen,
+    },
     /// A node is seen otherwise than before, or for the first time.
     Node {
         /// Its name.
@@ -104,6 +113,21 @@ pub struct SharingSeen {
     pub revocations: u64,
     /// How often a program said hello; without one nothing of this is enforced.
     pub hellos: u64,
+}
+
+/// Where an attempt stands that was told to be put aside or to come back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AsideSeen {
+    /// The order that this answers.
+    pub number: u32,
+    /// Whether it is in host memory.
+    pub aside: bool,
+    /// Why it could not be put aside.
+    pub refused: Option<String>,
+    /// How long the driver took.
+    pub seconds: f64,
+    /// Host memory that it takes; 0 where that was not measured.
+    pub memory_mib: u64,
 }
 
 /// What is seen of a node.

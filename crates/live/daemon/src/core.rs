@@ -15,10 +15,12 @@
 //! - `trial`: a policy that goes by itself.
 //! - `windows`: maintenance and reservations.
 //! - `obey`: from the engine's actions to orders.
+//! - `aside`: jobs that are put aside in host memory.
 //! - `resizing`: jobs that change their GPUs while they run.
 //! - `open`: from the store to a core.
 
 mod acts;
+mod aside;
 mod ending;
 mod gpus;
 mod hangs;
@@ -553,6 +555,8 @@ impl Core {
             ending: None,
             requeued: false,
             resizing: None,
+            suspending: false,
+            discarding: false,
         };
         let course = PersistedRun { report: record.report.clone(), ..record.course(kept) };
         let state = text(&course);

@@ -6,7 +6,7 @@ use scaling::MeasuredSpeeds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trainyard_framework::{Beliefs, ChangeCost};
+use trainyard_framework::{Beliefs, ChangeCost, SuspendCost};
 use trainyard_profile::training::StepTime;
 use trainyard_profile::{
     BatchLimits, Batches, Features, HostTable, PairSource, Speeds, StageTimes, UsageSource,
@@ -155,6 +155,10 @@ impl Beliefs for Learnt {
         let asked = f64::from(job.want.gpus.max(1));
         let rate = rate.unwrap_or_else(|| libm::pow(f64::from(on.gpus) / asked, slope));
         Some(Rate(rate * share_of(job, on)))
+    }
+
+    fn suspend(&self, _job: &Job, _on: &Config, memory_mib: u64) -> Option<SuspendCost> {
+        Some(self.speeds.suspend(memory_mib))
     }
 
     fn utilisation(&self, job: &Job, source: UsageSource) -> Option<f64> {

@@ -239,7 +239,7 @@ impl Worker {
             Order::Stop(job, attempt, stop) => self.stop((job, attempt), stop),
             Order::SetBatch(job, attempt, size) => self.set_batch((job, attempt), size),
             // A job of Slurm keeps the GPUs that Slurm gave it; submissions that say otherwise are refused.
-            Order::Resize(..) | Order::Share(..) => {}
+            Order::Resize(..) | Order::Share(..) | Order::Aside(..) => {}
             Order::Forget(job, attempt) => self.forget((job, attempt)),
             Order::Withdraw(job) => self.withdraw(job),
             Order::Drain(node, reason) => self.drain(&node, reason.as_deref()),

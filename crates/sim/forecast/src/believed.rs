@@ -6,6 +6,7 @@ use trainyard_framework::Beliefs;
 use trainyard_profile::training::StepTime;
 use trainyard_profile::{
     BatchLimits, Batches, ChangeCost, Features, HostTable, Monitored, Pace, PairSource, StageTimes,
+    SuspendCost,
     UsageSource,
 };
 use trainyard_sim::Truth;
@@ -29,6 +30,11 @@ impl Truth for Believed<'_> {
 
     fn change(&self, job: &TraceJob, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
         self.beliefs.change(&job.job, from, to)
+    }
+
+    fn suspend(&self, job: &TraceJob, on: &Config, memory_mib: u64) -> SuspendCost {
+        let believed = self.beliefs.suspend(&job.job, on, memory_mib);
+        believed.unwrap_or_else(|| SuspendCost::by_driver(memory_mib))
     }
 }
 
@@ -59,6 +65,10 @@ impl Beliefs for Frozen {
 
     fn change(&self, job: &Job, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
         self.0.change(job, from, to)
+    }
+
+    fn suspend(&self, job: &Job, on: &Config, memory_mib: u64) -> Option<SuspendCost> {
+        self.0.suspend(job, on, memory_mib)
     }
 
     fn work(&self, job: &Job) -> Option<Work> {

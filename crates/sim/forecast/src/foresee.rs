@@ -181,7 +181,10 @@ impl Observer for Watch<'_> {
                 self.starts.entry(*job).or_insert(at);
             }
             Action::Ended { .. } => self.awaited = self.awaited.saturating_sub(1),
-            Action::Stop { .. } | Action::Adjust { .. } => {}
+            Action::Stop { .. }
+            | Action::Suspend { .. }
+            | Action::Resume { .. }
+            | Action::Adjust { .. } => {}
         }
     }
 }

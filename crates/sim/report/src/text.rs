@@ -68,6 +68,10 @@ pub fn action_text(workload: &Workload, action: &Action) -> String {
         Action::Adjust { job, allocation, .. } => {
             format!("adjust {} {}", workload.label(*job), where_text(allocation))
         }
+        Action::Suspend { job, .. } => format!("suspend {}", workload.label(*job)),
+        Action::Resume { job, allocation, .. } => {
+            format!("resume {} {}", workload.label(*job), where_text(allocation))
+        }
         Action::Stop { job, why, .. } => {
             format!("stop {} {}", workload.label(*job), why_word(*why))
         }
@@ -86,6 +90,7 @@ fn why_word(why: Why) -> &'static str {
         Why::Pruned => "pruned",
         Why::Machine => "machine",
         Why::Window => "window",
+        Why::Dropped => "dropped",
     }
 }
 

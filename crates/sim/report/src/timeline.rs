@@ -127,14 +127,16 @@ impl Timeline {
 impl Observer for Timeline {
     fn action(&mut self, at: Time, action: &Action) {
         match action {
-            Action::Launch { job, allocation, .. } => self.begin(at, *job, allocation),
+            Action::Launch { job, allocation, .. } | Action::Resume { job, allocation, .. } => {
+                self.begin(at, *job, allocation);
+            }
             Action::Adjust { job, allocation, .. } => {
                 if let Some(before) = self.open.get(job).copied() {
                     self.change(at, (*job, before), allocation);
                 }
             }
-            // A job that is stopped holds its GPUs until it has saved.
-            Action::Stop { .. } | Action::Ended { .. } => {}
+            // A job that is stopped or put aside holds its GPUs until it has saved.
+            Action::Stop { .. } | Action::Suspend { .. } | Action::Ended { .. } => {}
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trainyard_framework::Beliefs;
 use trainyard_profile::training::StepTime;
 use trainyard_profile::{
-    BatchLimits, Batches, ChangeCost, Features, HostTable, Monitored, PairSource, Speeds,
+    BatchLimits, Batches, ChangeCost, Features, HostTable, Monitored, PairSource, Speeds, SuspendCost,
     StageTimes, UsageSource,
 };
 use trainyard_types::{Config, GpuType, Job, ModelId, Rate, Span, Traffic, Work};
@@ -117,6 +117,10 @@ impl Beliefs for Estimates {
 
     fn change(&self, job: &Job, from: Option<&Config>, to: Option<&Config>) -> ChangeCost {
         self.speeds.change(job.model, from, to)
+    }
+
+    fn suspend(&self, _job: &Job, _on: &Config, memory_mib: u64) -> Option<SuspendCost> {
+        Some(self.speeds.suspend(memory_mib))
     }
 
     fn skew(&self, job: &Job) -> Option<f64> {

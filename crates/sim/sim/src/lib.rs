@@ -32,6 +32,7 @@ pub mod regroup;
 mod resume;
 mod run;
 mod series;
+mod suspending;
 mod tasks;
 mod truth;
 mod world;

@@ -15,6 +15,8 @@ pub(crate) enum Future {
     Turn { job: JobId, promise: u32 },
     /// A stop is complete.
     Stopped { job: JobId, attempt: Attempt },
+    /// A job is put aside in host memory.
+    Suspended { job: JobId, attempt: Attempt },
     /// A start is complete.
     Started { job: JobId, attempt: Attempt },
     /// A node breaks.

@@ -5,7 +5,7 @@ use crate::truth::Truth;
 use crate::world::{Stage, World, turns_at};
 use trainyard_engine::Engine;
 use trainyard_framework::Live;
-use trainyard_types::{Event, JobId, Phase, Time};
+use trainyard_types::{Event, JobId, Phase, Suspended};
 
 impl World<'_> {
     /// Takes over all jobs of an engine as they are. What follows at once comes back as events.
@@ -18,8 +18,11 @@ impl World<'_> {
         let mut fresh = Vec::new();
         for live in state.jobs.values() {
             self.done.insert(live.spec.id, live.state.progress.done);
-            if live.state.is_placed() && self.put(live, state.now) {
+            if live.state.is_placed() && self.put(live, engine) {
                 fresh.push(live.spec.id);
+            }
+            if let Some(own) = live.state.suspended.as_ref().filter(|_| !live.state.is_placed()) {
+                self.put_away(live, own, engine);
             }
         }
         self.find_partners();
@@ -36,8 +39,8 @@ impl World<'_> {
     }
 
     /// Puts a job where it is. Returns whether it runs at a pace that is not known yet.
-    fn put(&mut self, live: &Live, now: Time) -> bool {
-        let (job, state) = (live.spec.id, &live.state);
+    fn put(&mut self, live: &Live, engine: &Engine) -> bool {
+        let (job, state, now) = (live.spec.id, &live.state, engine.state().now);
         let Some(held) = state.held.clone() else { return false };
         let stage = match state.phase {
             Phase::Starting => Stage::Starting,
@@ -59,9 +62,22 @@ impl World<'_> {
         let truth = self.truth.job(job);
         match stage {
             Stage::Starting => {
-                let start = self.truth.change(truth, None, Some(&placed.config)).start;
+                let start = match &state.suspended {
+                    Some(own) => {
+                        placed.resumes = true;
+                        self.truth.suspend(truth, &placed.config, own.memory_mib).back
+                    }
+                    None => self.truth.change(truth, None, Some(&placed.config)).start,
+                };
                 let at = (state.since + start).max(now);
                 self.queue.push(at, Future::Started { job, attempt });
+            }
+            Stage::Saving if engine.is_suspending(job) => {
+                let taken = engine.state().aside.taken.get(&job);
+                placed.memory_mib = taken.map_or(0, |(_, memory)| *memory);
+                let cost = self.truth.suspend(truth, &placed.config, placed.memory_mib);
+                let at = (state.since + cost.out).max(now);
+                self.queue.push(at, Future::Suspended { job, attempt });
             }
             Stage::Saving => {
                 let save = self.truth.change(truth, Some(&placed.config), None).save;
@@ -72,6 +88,21 @@ impl World<'_> {
         }
         self.put_down(job, placed);
         unknown
+    }
+
+    /// Puts a job aside that was so. It is not known what it saved, so that nothing is taken to be lost.
+    fn put_away(&mut self, live: &Live, own: &Suspended, engine: &Engine) {
+        let (job, state, now) = (live.spec.id, &live.state, engine.state().now);
+        let mut placed = self.placed_anew((now, job), state.attempt, own.home.clone());
+        placed.done = state.progress.done;
+        placed.saved = state.progress.done;
+        placed.memory_mib = own.memory_mib;
+        placed.config.batch = state.batch.or(placed.config.batch);
+        if engine.is_discarding(job) {
+            let attempt = placed.attempt;
+            self.queue.push(now, Future::Stopped { job, attempt });
+        }
+        self.aside.insert(job, Box::new(placed));
     }
 
     /// A running job keeps its pace: its end was promised when that pace began.

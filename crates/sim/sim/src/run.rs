@@ -474,6 +474,7 @@ impl<'a> Simulation<'a> {
             | Future::Turn { .. }
             | Future::Barrier { .. }
             | Future::Stopped { .. }
+            | Future::Suspended { .. }
             | Future::Started { .. } => {
                 let mut events = std::mem::take(&mut self.events);
                 self.world.come(at, future, &mut events);
@@ -502,6 +503,7 @@ impl<'a> Simulation<'a> {
     /// Passes an event of the world on to the engine.
     fn pass_on(&mut self, at: Time, event: Event, observer: &mut dyn Observer) {
         if let Event::Stopped { job, .. }
+        | Event::Suspended { job, .. }
         | Event::Finished { job, .. }
         | Event::Failed { job, .. } = event
         {

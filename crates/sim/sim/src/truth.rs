@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use trainyard_profile::{ChangeCost, Pace, Speeds};
+use trainyard_profile::{ChangeCost, Pace, Speeds, SuspendCost};
 use trainyard_types::{Config, JobId, Rate, Sample, Span, Traffic, Work};
 use trainyard_workload::TraceJob;
 use trainyard_workload::tells::TrainingSignals;
@@ -41,6 +41,11 @@ pub trait Truth {
     /// The time to cut its saved state anew, beside that of its start; by default none.
     fn recut(&self, _job: &TraceJob, _from: &Config, _to: &Config) -> Span {
         Span::ZERO
+    }
+
+    /// What it costs to put a job aside that has so much in its GPU's memory, and to bring it back.
+    fn suspend(&self, _job: &TraceJob, _on: &Config, memory_mib: u64) -> SuspendCost {
+        SuspendCost::by_driver(memory_mib)
     }
 }
 
@@ -115,6 +120,10 @@ impl Truth for Known<'_> {
     fn recut(&self, job: &TraceJob, from: &Config, to: &Config) -> Span {
         self.truth.recut(job, from, to)
     }
+
+    fn suspend(&self, job: &TraceJob, on: &Config, memory_mib: u64) -> SuspendCost {
+        self.truth.suspend(job, on, memory_mib)
+    }
 }
 
 impl Truth for Written<'_> {
@@ -160,6 +169,10 @@ impl Truth for Written<'_> {
 
     fn recut(&self, job: &TraceJob, from: &Config, to: &Config) -> Span {
         self.speeds.recut(job.job.model, Some(from), Some(to))
+    }
+
+    fn suspend(&self, _job: &TraceJob, _on: &Config, memory_mib: u64) -> SuspendCost {
+        self.speeds.suspend(memory_mib)
     }
 }
 

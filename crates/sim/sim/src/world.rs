@@ -34,7 +34,7 @@ pub(crate) struct Placed {
     pub(crate) until: Option<Work>,
     /// Work safe from failures at `saved_at`, the last time the job stood on firm ground.
     pub(crate) saved: Work,
-    saved_at: Time,
+    pub(crate) saved_at: Time,
     pub(crate) promise: u32,
     /// Whether it has only a share of its GPUs.
     pub(crate) shares: bool,
@@ -42,6 +42,10 @@ pub(crate) struct Placed {
     pub(crate) task: Option<Task>,
     /// Whether it only waits for a decision to be paid for, and has been running before.
     paused: bool,
+    /// Whether it comes back from host memory, so that a stop has to wait until it can save.
+    pub(crate) resumes: bool,
+    /// Host memory that it takes while it is put aside.
+    pub(crate) memory_mib: u64,
     /// What each event costs it under [`Charge::EveryStep`].
     pub(crate) step_cost: Span,
     /// Under [`Charge::EveryStep`]: `at`, and the promised finish, in seconds that are not rounded to the clock's
@@ -69,10 +73,12 @@ pub(crate) struct World<'a> {
     exact: (Time, f64),
     /// Whether jobs on the same GPUs wait for each other's stages, and so for each other's starts.
     pub(crate) interleaved: bool,
-    checkpoint_every: Span,
+    pub(crate) checkpoint_every: Span,
     /// On what jobs of divided models ran last: their saved state is cut for that.
     cuts: FxHashMap<JobId, Config>,
     pub(crate) placed: PlacedJobs,
+    /// Jobs that are put aside in host memory, as they were.
+    pub(crate) aside: FxHashMap<JobId, Box<Placed>>,
     /// Work done by jobs that were stopped and are not over.
     pub(crate) done: FxHashMap<JobId, Work>,
     pub(crate) promises: u32,
@@ -95,6 +101,7 @@ pub(crate) struct World<'a> {
 impl<'a> World<'a> {
     pub(crate) fn new(truth: Known<'a>, cluster: Arc<Cluster>, options: &Options) -> World<'a> {
         World {
+            aside: FxHashMap::default(),
             done: FxHashMap::default(),
             truth,
             occupants: Occupants::new(&cluster),
@@ -151,6 +158,12 @@ impl<'a> World<'a> {
                 self.launch(at, (job, attempt), allocation, events);
             }
             Action::Stop { job, attempt, why } => self.stop(at, (job, attempt), why, events),
+            Action::Suspend { job, attempt, memory_mib } => {
+                self.suspend(at, (job, attempt), memory_mib, events);
+            }
+            Action::Resume { job, attempt, allocation } => {
+                self.resume(at, (job, attempt), allocation, events);
+            }
             Action::Adjust { job, allocation, .. } => self.adjust(at, job, allocation, events),
             Action::Ended { .. } => {}
         }
@@ -191,6 +204,14 @@ impl<'a> World<'a> {
                 self.restarting += idle * f64::from(placed.config.gpus);
                 let done = placed.done;
                 self.depart(at, &placed, Event::Stopped { job, attempt, done }, events);
+            }
+            Future::Stopped { job, attempt }
+                if self.aside.get(&job).is_some_and(|placed| placed.attempt == attempt) =>
+            {
+                self.stop_aside(at, (job, attempt), Why::Dropped, events);
+            }
+            Future::Suspended { job, attempt } if self.is_attempt(job, attempt, Stage::Saving) => {
+                self.put_aside(at, job, events);
             }
             _ => {}
         }
@@ -306,6 +327,8 @@ impl<'a> World<'a> {
             shares: is_shared(&allocation),
             task: None,
             paused: false,
+            resumes: false,
+            memory_mib: 0,
             step_cost: Span::ZERO,
             exact_at: self.exact(at),
             exact_end: f64::INFINITY,
@@ -320,22 +343,23 @@ impl<'a> World<'a> {
     }
 
     /// What a job's speed depends on: its batch is the one that was tuned, or else the one that its user fixed.
-    fn config(&self, job: JobId, allocation: &Allocation) -> Config {
+    pub(crate) fn config(&self, job: JobId, allocation: &Allocation) -> Config {
         let mut config = allocation.config(&self.cluster);
         config.batch = config.batch.or(self.truth.job(job).job.want.batch);
         config
     }
 
     /// A job begins to make progress.
-    fn begin(&mut self, at: Time, job: JobId, events: &mut Vec<Event>) {
+    pub(crate) fn begin(&mut self, at: Time, job: JobId, events: &mut Vec<Event>) {
         let exact = self.exact(at);
         let placed = self.placed.get_mut(job).expect("only placed jobs begin");
         let idle = at.since(placed.saved_at).as_secs_f64() * f64::from(placed.config.gpus);
         self.overhead += idle;
-        if placed.attempt > Attempt(1) {
+        if placed.attempt > Attempt(1) || placed.resumes {
             self.restarting += idle;
         }
         placed.stage = Stage::Running;
+        placed.resumes = false;
         placed.at = at;
         placed.exact_at = exact;
         placed.saved_at = at;
@@ -371,20 +395,26 @@ impl<'a> World<'a> {
         why: Why,
         events: &mut Vec<Event>,
     ) {
-        if self.placed.get(job).is_none_or(|placed| placed.attempt != attempt) {
+        if self.stop_aside(at, (job, attempt), why, events)
+            || self.placed.get(job).is_none_or(|placed| placed.attempt != attempt)
+        {
             return;
         }
         self.catch_up(at, job);
         let placed = self.placed.get_mut(job).expect("just found");
-        let save = match (why, placed.stage, self.charge) {
+        let starts = placed.stage == Stage::Starting && !placed.resumes;
+        let save = match (why, starts, self.charge) {
             (Why::Machine, _, _)
-            | (_, Stage::Starting, _)
+            | (_, true, _)
             | (_, _, Charge::EveryStep | Charge::EveryDecision) => Span::ZERO,
             _ => self.truth.change(self.truth.job(job), Some(&placed.config), None).save,
         };
-        if why == Why::Machine {
+        if matches!(why, Why::Machine | Why::Dropped) {
             let placed = self.remove(at, job);
-            let done = self.safe(at, &placed);
+            let done = match why {
+                Why::Dropped => self.checkpointed(at, &placed),
+                _ => self.safe(at, &placed),
+            };
             self.keep(job, done, at, &placed);
             return self.depart(at, &placed, Event::Stopped { job, attempt, done }, events);
         }
@@ -430,7 +460,7 @@ impl<'a> World<'a> {
     }
 
     /// A job gives its GPUs back.
-    fn remove(&mut self, at: Time, job: JobId) -> Box<Placed> {
+    pub(crate) fn remove(&mut self, at: Time, job: JobId) -> Box<Placed> {
         self.catch_up(at, job);
         let placed = self.placed.remove(job).expect("only placed jobs are removed");
         if self.truth.is_planned(self.truth.job(job)) {
@@ -442,7 +472,7 @@ impl<'a> World<'a> {
     }
 
     /// What follows when a job has left: the jobs that shared GPUs with it run faster.
-    fn depart(&mut self, at: Time, placed: &Placed, event: Event, events: &mut Vec<Event>) {
+    pub(crate) fn depart(&mut self, at: Time, placed: &Placed, event: Event, events: &mut Vec<Event>) {
         events.push(event);
         let mut met = self.occupants_of(&placed.allocation.placement);
         if !self.freed.is_empty() {
@@ -454,7 +484,7 @@ impl<'a> World<'a> {
     }
 
     /// After a loss only what was saved is left.
-    fn keep(&mut self, job: JobId, done: Work, at: Time, placed: &Placed) {
+    pub(crate) fn keep(&mut self, job: JobId, done: Work, at: Time, placed: &Placed) {
         self.done.insert(job, done);
         let gone = placed.done - done;
         if placed.rate.0 > 0.0 {
@@ -464,7 +494,7 @@ impl<'a> World<'a> {
     }
 
     /// Work safe from a failure: what the last regular save holds.
-    fn safe(&self, at: Time, placed: &Placed) -> Work {
+    pub(crate) fn safe(&self, at: Time, placed: &Placed) -> Work {
         if placed.stage != Stage::Running || self.checkpoint_every.0 == 0 {
             return placed.done;
         }
@@ -476,7 +506,7 @@ impl<'a> World<'a> {
     }
 
     /// The seconds that a moment stands for: those of the finish that made it, or else its own.
-    fn exact(&self, at: Time) -> f64 {
+    pub(crate) fn exact(&self, at: Time) -> f64 {
         if self.exact.0 == at { self.exact.1 } else { at.as_secs_f64() }
     }
 
@@ -625,7 +655,7 @@ pub(crate) fn turns_at(truth: &TraceJob, done: Work, until: Option<Work>) -> Opt
     turns.min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-fn is_shared(allocation: &Allocation) -> bool {
+pub(crate) fn is_shared(allocation: &Allocation) -> bool {
     allocation.shares.iter().any(|share| share.permille() < 1000)
 }
 

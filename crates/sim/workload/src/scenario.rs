@@ -40,7 +40,7 @@ use crate::{Workload, cluster, scenario_host, scenario_training, scenario_window
 use trainyard_diagnostic::InputError;
 use trainyard_profile::{Catalog, ColocationModel, CostModel, Described, ModelProfile};
 use trainyard_types::{
-    Cluster, GpuAt, JobId, NodeId, PoolId, Span, Tenant, TenantId, Tenants, Time,
+    Cluster, GpuAt, JobId, NodeId, PoolId, Span, SuspendRule, Tenant, TenantId, Tenants, Time,
 };
 
 /// A scenario as it was written; policies and the like are names that the caller builds.
@@ -62,6 +62,8 @@ pub struct Scenario {
     pub semantics: Option<String>,
     /// What jobs on the same GPU leave each other of their speed, if not as in the semantics.
     pub colocation: Option<ColocationModel>,
+    /// How nodes put jobs aside, if they can.
+    pub suspend: Option<SuspendRule>,
     /// What stopping and starting costs.
     pub costs: CostModel,
     /// The error of estimates.
@@ -146,6 +148,7 @@ const WORDS: [&str; 23] = [
     "tune",
     "semantics",
     "colocation",
+    "suspend",
     "costs",
     "error",
     "fail",
@@ -198,6 +201,7 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
         semantics: None,
         colocation: None,
         costs: CostModel::Free,
+        suspend: None,
         error: 0.0,
         failures: Vec::new(),
         cancels: Vec::new(),
@@ -354,6 +358,10 @@ fn read_line(line: &Line<'_>, scenario: &mut Scenario) -> Result<(), InputError>
             let window =
                 scenario_window::read(line, &scenario.cluster, &scenario.workload.tenants)?;
             scenario.cluster.windows.push(window);
+        }
+        "suspend" => {
+            let rule = line.rest.parse().map_err(|_| line.wrong(SuspendRule::EXPECTED))?;
+            scenario.suspend = Some(rule);
         }
         "seed" => scenario.seed = line.rest.parse().map_err(|_| line.wrong("a whole number"))?,
         "expect" => {

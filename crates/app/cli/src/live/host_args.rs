@@ -76,6 +76,8 @@ pub struct ServeArgs {
     #[arg(long)]
     pub no_cgroups: bool,
     #[command(flatten)]
+    pub suspend: SuspendArgs,
+    #[command(flatten)]
     pub health: HealthArgs,
     /// Processes and threads that one attempt of a job may have.
     #[arg(long, value_name = "NUMBER", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
@@ -90,6 +92,19 @@ pub struct ServeArgs {
     pub notify: NotifyArgs,
     #[command(flatten)]
     pub slurm: SlurmArgs,
+}
+
+/// How jobs are put aside.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Jobs put aside")]
+pub struct SuspendArgs {
+    /// Host memory that jobs put aside by the driver may take, such as 64GiB, or 64GiB,away=10m for how long a job waits
+    /// for its own GPU; 0 puts no job aside [default: half of the RAM, where the driver can].
+    #[arg(long, value_name = "MEMORY", conflicts_with = "slurm", allow_hyphen_values = true)]
+    pub suspend_memory: Option<String>,
+    /// The driver's library [default: libcuda.so.1, as the system finds it].
+    #[arg(long, value_name = "FILE", conflicts_with = "slurm")]
+    pub driver_library: Option<PathBuf>,
 }
 
 /// What is done about machines that break.

@@ -1,7 +1,7 @@
 //! `serve`: the daemon.
 
 use super::forecast_service::ForecastService;
-use super::host_args::{HealthArgs, LogForm, ServeArgs};
+use super::host_args::{HealthArgs, LogForm, ServeArgs, SuspendArgs};
 use super::places::Places;
 use super::policy_factory::{self, policy_factory};
 use super::{machine, pools, slurm};
@@ -35,7 +35,7 @@ use trainyard_daemon::service_impl::{ServiceImpl, label};
 use trainyard_engine::Setup;
 use trainyard_experiment::{files, given, options};
 use trainyard_store::Store;
-use trainyard_types::{Span, Tenants, printable, printable_json};
+use trainyard_types::{Span, SuspendRule, Tenants, printable, printable_json};
 use trainyard_workload::cluster;
 
 /// Where the page is served unless flags say otherwise; another free port where this one is taken.
@@ -73,6 +73,7 @@ pub fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         }
     };
     core.announces = backend.wants_announcements();
+    core.setup.suspend = suspend(&args.suspend, backend.as_ref())?;
     let host = HostOptions {
         notifier: Some(Notifier::start(Arc::clone(&core.notify)).map_err(operation)?),
         core,
@@ -267,6 +268,7 @@ fn backend(
     let mut options = LocalOptions::new(places.run.clone(), program);
     options.helper.clone_from(&args.helper);
     options.cgroups = !args.no_cgroups;
+    options.driver.clone_from(&args.suspend.driver_library);
     let health = health(&args.health)?;
     options.health =
         health.map(|health| HealthOptions { readings: Arc::clone(readings), ..health });
@@ -275,6 +277,42 @@ fn backend(
         let _ = messages.send(Message::Report(report));
     };
     Local::new(options, reports).map_err(operation)
+}
+
+/// How jobs are put aside in host memory: as its user says, else within half of the RAM, where the backend can.
+fn suspend(args: &SuspendArgs, backend: &dyn Backend) -> Result<Option<SuspendRule>, Failure> {
+    let ram = ram_mib();
+    let asked = args.suspend_memory.as_deref().map(|text| {
+        let refuse = |expected: &str| Failure::flag("--suspend-memory", text, expected);
+        let rule: SuspendRule = text.parse().map_err(|_| refuse(SuspendRule::EXPECTED))?;
+        match ram.filter(|ram| rule.memory_mib > *ram) {
+            Some(ram) => Err(refuse(&format!("at most the RAM of this machine, {ram} MiB"))),
+            None => Ok(rule),
+        }
+    });
+    let asked = asked.transpose()?;
+    let usual =
+        || ram.map(|ram| SuspendRule { memory_mib: ram / 2, away_max: SuspendRule::AWAY_MAX });
+    let Some(rule) = asked.or_else(usual).filter(|rule| rule.memory_mib > 0) else {
+        return Ok(None);
+    };
+    match backend.cannot_suspend() {
+        None => Ok(Some(rule)),
+        Some(why) => {
+            if asked.is_some() {
+                tracing::warn!("--suspend-memory: no job is put aside: {why}");
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// The RAM of this machine.
+fn ram_mib() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes / 1024)
 }
 
 /// From when on a job hangs.

@@ -206,6 +206,7 @@ impl<'a> Play<'a> {
             | Report::Gpu(_)
             | Report::Trouble(_)
             | Report::Sharing { .. }
+            | Report::Aside { .. }
             | Report::Notice { .. } => {
                 return;
             }

@@ -30,6 +30,11 @@ impl Idle {
         Ok(Idle { nvml, gpus, limit, busy_at: now, looked_at: now })
     }
 
+    /// Counts anew from now.
+    pub fn begin_again(&mut self) {
+        self.busy_at = Instant::now();
+    }
+
     /// How long nothing was done, once that is longer than allowed.
     pub fn expired(&mut self) -> Option<Duration> {
         let now = Instant::now();

@@ -1,9 +1,11 @@
 //! What happens to an attempt from start to end.
 
+use super::aside::{Aside, Follows};
 use super::gang::{self, Gang};
 use super::idle::Idle;
 use super::{Event, KeeperState, Status};
 use crate::attempt_dir::{self, BatchOrder, KeeperOrder, Told};
+use crate::suspender::Answer;
 use crate::{Exit, ResizeOrder, StopOrder, processes};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -60,6 +62,9 @@ struct Watch {
     stopping: Option<Stopping>,
     orders: (Option<StopOrder>, Option<BatchOrder>),
     resizing: Resizing,
+    aside: Aside,
+    /// It could not be brought back, which is no fault of its own.
+    lost: bool,
     gone: bool,
     killing: bool,
     killed_late: bool,
@@ -99,6 +104,8 @@ pub fn run(mut post: KeeperState) -> Exit {
         stopping: None,
         orders: (None, None),
         resizing: Resizing::default(),
+        aside: Aside::default(),
+        lost: false,
         gone: false,
         killing: trouble.is_some(),
         killed_late: false,
@@ -184,6 +191,7 @@ impl Watch {
             }
             self.look_at_orders();
             self.look_at_gpus();
+            self.aside.look();
             self.pass_on_progress();
             self.press_on();
         }
@@ -194,6 +202,7 @@ impl Watch {
             Event::Exited(pid, status) => self.rank_ended(pid, status),
             Event::AllGone => self.gone = true,
             Event::Said(message) => self.listen(message),
+            Event::Driver(answer) => self.driver_answered(&answer),
             Event::Ordered(Some(order)) => {
                 // A daemon that asks again did not hear the answer.
                 if let (KeeperOrder::Resize(order), Some(answer)) = (&order, &self.resizing.answer)
@@ -294,6 +303,13 @@ impl Watch {
         if self.stopping.is_some() || self.killing {
             return;
         }
+        if self.aside.is_away() {
+            // It is not idle but away, and begins anew when it is back.
+            if let Some(idle) = &mut self.idle {
+                idle.begin_again();
+            }
+            return;
+        }
         let Some(idle) = self.idle.as_mut().and_then(Idle::expired) else { return };
         self.idled = Some(idle);
         self.note(&format!("its GPUs have done nothing for {:.0} s: it ends", idle.as_secs_f64()));
@@ -313,6 +329,9 @@ impl Watch {
         if let Ok(Some(resize)) = attempt_dir::read(&dir.file("orders/resize.json")) {
             self.obey(KeeperOrder::Resize(resize));
         }
+        if let Ok(Some(aside)) = attempt_dir::read(&dir.file("orders/aside.json")) {
+            self.obey(KeeperOrder::Aside(aside));
+        }
     }
 
     /// Obeys an order, once: it comes by file and by message.
@@ -323,7 +342,12 @@ impl Watch {
                 let seconds = grace.as_secs_f64();
                 self.note(&format!("asked to stop within {seconds:.1} s: {}", stop.why));
                 self.orders.0 = Some(stop);
-                self.begin_stop(grace, true);
+                if self.aside.is_away() && !grace.is_zero() {
+                    // What is put aside cannot save: it comes back first, and then has its time.
+                    self.aside.back_to_stop(&self.post, grace);
+                } else {
+                    self.begin_stop(grace, true);
+                }
             }
             KeeperOrder::Batch(batch) if self.orders.1 != Some(batch) => {
                 self.orders.1 = Some(batch);
@@ -332,7 +356,32 @@ impl Watch {
             KeeperOrder::Resize(resize) if self.resizing.order.as_ref() != Some(&resize) => {
                 self.resize(resize);
             }
-            KeeperOrder::Stop(_) | KeeperOrder::Batch(_) | KeeperOrder::Resize(_) => {}
+            KeeperOrder::Aside(order) if self.stopping.is_none() && !self.killing => {
+                self.aside.obey(&self.post, order);
+            }
+            KeeperOrder::Stop(_)
+            | KeeperOrder::Batch(_)
+            | KeeperOrder::Resize(_)
+            | KeeperOrder::Aside(_) => {}
+        }
+    }
+
+    /// The child that called the driver said what came of it.
+    fn driver_answered(&mut self, answer: &Answer) {
+        let what = match (&answer.refused, self.aside.is_aside) {
+            (Some(why), _) => format!("the driver did not obey: {why}"),
+            (None, true) => format!("brought back within {:.1} s", answer.seconds),
+            (None, false) => format!("put aside within {:.1} s", answer.seconds),
+        };
+        self.note(&what);
+        match self.aside.answered(&self.post, answer) {
+            Follows::Nothing => {}
+            Follows::Stop(grace) => self.begin_stop(grace, true),
+            Follows::Lost(why) => {
+                self.note(&why);
+                self.lost = true;
+                self.begin_stop(Duration::ZERO, false);
+            }
         }
     }
 
@@ -485,6 +534,7 @@ impl Watch {
             save_seconds: asked.map(|stopping| (ended - stopping.since).as_secs_f64()),
             ran_seconds: (ended - self.post.began).as_secs_f64(),
             out_of_memory,
+            lost: self.lost,
             // One that was finished by itself meanwhile is finished.
             idle_seconds: asked.and(self.idled).map(|idle| idle.as_secs_f64()),
             ..self.told.exit()

@@ -9,7 +9,7 @@ use crate::health::watch::Look;
 use crate::keeper::Wakeup;
 use crate::report::is_full_disk;
 use crate::shared_gpu::SharedGpus;
-use crate::{Exit, Found, LaunchOrder, Order, Report, processes};
+use crate::{AsideOrder, AsideSeen, Exit, Found, LaunchOrder, Order, Report, processes};
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -99,10 +99,11 @@ pub struct Worker {
     held: Vec<(u64, Instant, Report)>,
 }
 
-#[derive(Copy, Clone, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Reported {
     started: bool,
     ended: bool,
+    aside: Option<AsideSeen>,
 }
 
 /// Turns pokes into tasks until the backend is over.
@@ -185,6 +186,10 @@ impl Worker {
             }
             Order::Resize(job, attempt, order) => {
                 self.order((job, attempt), KeeperOrder::Resize(order));
+            }
+            Order::Aside(job, attempt, order) => {
+                let order = AsideOrder { library: self.options.driver.clone(), ..order };
+                self.order((job, attempt), KeeperOrder::Aside(order));
             }
             Order::Share(job, attempt, sharing) => {
                 if let Some(what) = self.shared.change((job, attempt), &sharing) {
@@ -357,23 +362,27 @@ impl Worker {
     /// Reports what is new about an attempt.
     fn look_at(&mut self, key: Key) {
         let (job, attempt) = key;
-        let before = self.reported.get(&key).copied().unwrap_or_default();
+        let before = self.reported.get(&key).cloned().unwrap_or_default();
         if before.ended || !self.dir(key).path().exists() {
             return;
         }
-        let mut now = before;
+        let mut now = before.clone();
         match self.state_of(key) {
             AttemptState::Kept { started } => {
                 if started && !before.started {
                     (self.reports)(Report::Started { job, attempt });
                 }
                 now.started = before.started || started;
+                now.aside = self.dir(key).aside();
+                if let Some(seen) = now.aside.clone().filter(|_| now.aside != before.aside) {
+                    (self.reports)(Report::Aside { job, attempt, seen });
+                }
             }
             AttemptState::Over(exit) => {
                 if exit.launch_error.is_none() && !exit.lost && !before.started {
                     (self.reports)(Report::Started { job, attempt });
                 }
-                now = Reported { started: true, ended: true };
+                now = Reported { started: true, ended: true, aside: None };
                 self.shared.leave(key);
                 self.tell_end(key, *exit);
             }
@@ -437,7 +446,7 @@ impl Worker {
                     return Found::Running { job, attempt, started };
                 }
                 AttemptState::Over(exit) => {
-                    *reported = Reported { started: true, ended: true };
+                    *reported = Reported { started: true, ended: true, aside: None };
                     self.shared.found(key);
                     self.shared.leave(key);
                     return Found::Ended { job, attempt, exit: *exit };

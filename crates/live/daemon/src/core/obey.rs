@@ -24,6 +24,10 @@ impl Core {
                 Action::Adjust { job, attempt, allocation } => {
                     self.adjust(job, attempt, &allocation);
                 }
+                Action::Suspend { job, attempt, memory_mib } => {
+                    self.suspend(job, attempt, memory_mib);
+                }
+                Action::Resume { job, attempt, .. } => self.resume(job, attempt),
                 // What is left to do for a job that is over is done when its record is written.
                 Action::Ended { .. } => {}
             }
@@ -205,6 +209,7 @@ impl Core {
     fn stop(&mut self, job: JobId, attempt: Attempt, why: Why) {
         let Some(record) = self.records.get(&job) else { return };
         self.turn.stops.push(why);
+        let why_kills = why == Why::Dropped;
         let why = match why {
             Why::Preempted => "another job takes its place",
             Why::Moved if record.launch.as_ref().is_some_and(|launch| launch.resizing) => {
@@ -217,8 +222,13 @@ impl Core {
             Why::Pruned => "the policy ended it",
             Why::Machine => "a machine it uses is lost",
             Why::Window => "a node it uses is soon under maintenance or reserved",
+            Why::Dropped => {
+                "it is killed and goes back to its last checkpoint, because it cannot save now"
+            }
         };
-        let grace_seconds = record.submission.grace_seconds;
+        // One that is put aside and has no GPUs can do nothing with its time.
+        let at_once = why_kills || self.engine.is_discarding(job);
+        let grace_seconds = if at_once { 0.0 } else { record.submission.grace_seconds };
         let sentence = format!("job {} attempt {} stops: {why}", job.0, attempt.0);
         self.event("stopping", Some(job), &sentence, json!({ "attempt": attempt.0 }));
         let order = StopOrder { grace_seconds, why: why.to_owned() };

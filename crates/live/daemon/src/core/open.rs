@@ -259,7 +259,7 @@ impl Core {
     fn settle(&mut self, found: &mut BTreeMap<(JobId, Attempt), Found>) {
         let placed: Vec<(JobId, Attempt, Phase)> = (self.records.keys())
             .filter_map(|job| self.engine.state().live(job))
-            .filter(|live| live.state.is_placed())
+            .filter(|live| live.state.is_placed() || live.state.phase == Phase::Suspended)
             .map(|live| (live.spec.id, live.state.attempt, live.state.phase))
             .collect();
         for (job, attempt, phase) in placed {
@@ -268,9 +268,11 @@ impl Core {
                     if started {
                         self.started(job, attempt);
                     }
-                    if phase == Phase::Saving {
+                    let goes = phase == Phase::Saving && !self.engine.is_suspending(job);
+                    if goes || self.engine.is_discarding(job) {
                         self.stop_again(job, attempt);
                     }
+                    self.aside_again(job, attempt);
                     self.resize_again(job, attempt);
                     self.share_again(job, attempt);
                 }
@@ -299,7 +301,8 @@ impl Core {
             .as_ref()
             .is_some_and(|launch| launch.attempt == attempt && launch.boot == self.options.boot);
         let held = self.engine.state().live(job).and_then(|live| live.state.held.clone());
-        if let (Phase::Starting, true, Some(held)) = (phase, same_boot, held) {
+        let coming_back = self.is_coming_back(job);
+        if let (Phase::Starting, true, Some(held), false) = (phase, same_boot, held, coming_back) {
             let order = self.launch_order(&record, attempt, &held);
             self.turn.orders.push(Order::Launch(Box::new(order)));
         } else {
@@ -309,7 +312,8 @@ impl Core {
 
     fn stop_again(&mut self, job: JobId, attempt: Attempt) {
         let Some(record) = self.records.get(&job) else { return };
-        let grace_seconds = record.submission.grace_seconds;
+        let at_once = self.engine.is_discarding(job);
+        let grace_seconds = if at_once { 0.0 } else { record.submission.grace_seconds };
         let order = StopOrder { grace_seconds, why: "the daemon was started anew".to_owned() };
         self.turn.orders.push(Order::Stop(job, attempt, order));
     }

@@ -19,6 +19,7 @@ impl Core {
             Report::Ended { job, attempt, exit } => self.attempt_ended(job, attempt, exit),
             Report::Node { node, seen } => self.node_seen(&node, seen),
             Report::Gpu(seen) => self.gpu_seen(&seen),
+            Report::Aside { job, attempt, seen } => self.aside_seen(job, attempt, &seen),
             Report::Sharing { gpu, seen } => self.sharing_seen(gpu, seen),
             Report::Gone { job, why } => self.gone(job, &why),
             Report::Notice { job, what } => {
@@ -33,7 +34,10 @@ impl Core {
     }
 
     pub(super) fn started(&mut self, job: JobId, attempt: Attempt) {
-        if !self.is_current(job, attempt) || self.phase(job) != Some(Phase::Starting) {
+        if !self.is_current(job, attempt)
+            || self.phase(job) != Some(Phase::Starting)
+            || self.is_coming_back(job)
+        {
             return;
         }
         let wall = self.wall;
@@ -235,7 +239,10 @@ impl Core {
         self.engine
             .state()
             .live(job)
-            .is_some_and(|live| live.state.attempt == attempt && live.state.is_placed())
+            .is_some_and(|live| {
+                let here = live.state.is_placed() || live.state.phase == Phase::Suspended;
+                live.state.attempt == attempt && here
+            })
     }
 
     pub(super) fn phase(&self, job: JobId) -> Option<Phase> {

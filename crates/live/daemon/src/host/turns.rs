@@ -313,7 +313,7 @@ impl Host {
         }
         for why in &turn.stops {
             metrics.evicted(match why {
-                Why::Preempted | Why::Moved | Why::Window => Eviction::Preempted,
+                Why::Preempted | Why::Moved | Why::Window | Why::Dropped => Eviction::Preempted,
                 Why::Machine => Eviction::NodeLost,
                 Why::Asked | Why::Pruned => Eviction::Asked,
                 Why::TimeLimit => Eviction::TimeLimit,

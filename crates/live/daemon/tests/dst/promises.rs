@@ -125,6 +125,11 @@ pub fn at_any_time(world: &World) {
         assert!(own.row.end.is_none(), "{job} is over, and {attempt:?} runs");
         assert_eq!(state.attempt, *attempt, "{job} runs another attempt than is on disk");
         let held = state.held.as_ref();
+        if held.is_none() && run.is_aside() {
+            // In host memory it uses no GPU, and the disk says where it goes on.
+            assert!(state.suspended.is_some(), "{job} is put aside, and the disk does not know");
+            continue;
+        }
         let held = held.unwrap_or_else(|| panic!("{job} runs, and holds nothing"));
         for (index, gpu) in run.order.gpus.iter().enumerate() {
             *used.entry(*gpu).or_default() += u32::from(held.share(index).permille());
@@ -174,7 +179,8 @@ pub fn when_calm(world: &World) {
         assert!(end.is_some(), "job {job} was cancelled and is not over");
     }
     for job in world.people.held.keys() {
-        let running = world.runs_of(JobId(*job)).next();
+        let runs = |attempt: &Attempt| !world.machine.runs[&(JobId(*job), *attempt)].is_aside();
+        let running = world.runs_of(JobId(*job)).find(runs);
         assert!(running.is_none(), "job {job} is held and runs as {running:?}");
     }
     for (job, attempt) in &world.people.requeued {

@@ -22,7 +22,7 @@ use trainyard_testkit::dice::Dice;
 use trainyard_testkit::machine::Machine;
 use trainyard_types::{
     Allocation, Attempt, Change, Cluster, Decision, JobId, NodeId, Placement, PoolId, Span,
-    Tenants, Time,
+    SuspendRule, Tenants, Time,
 };
 
 const SECOND: u64 = 1_000_000;
@@ -100,6 +100,9 @@ pub struct Seen {
     pub hung: u64,
     /// Times a running job was told of other GPUs.
     pub resizes: u64,
+    /// Times a running job was put aside, or was to be, and came back.
+    pub suspends: u64,
+    pub comebacks: u64,
     /// Cases in which a policy went on exchanging jobs and another one was chosen.
     pub rescued: u64,
 }
@@ -130,7 +133,7 @@ impl Seen {
         assert!(cases < 100 || rarest > 0, "something never happens: {shown}");
     }
 
-    fn counts(&mut self) -> [&mut u64; 17] {
+    fn counts(&mut self) -> [&mut u64; 19] {
         [
             &mut self.turns,
             &mut self.crashes,
@@ -149,6 +152,8 @@ impl Seen {
             &mut self.ill,
             &mut self.hung,
             &mut self.resizes,
+            &mut self.suspends,
+            &mut self.comebacks,
         ]
     }
 }
@@ -240,6 +245,9 @@ impl World {
             policy_retry_after: Span::secs(2),
             check_every: 1,
             resize_wait: Some(Span::secs(6)),
+            // A job that states no memory is taken to need all of it, so that one of a node is put aside at a time.
+            suspend: (!self.seed.is_multiple_of(3))
+                .then_some(SuspendRule { memory_mib: 1000, away_max: Span::secs(15) }),
             seed: self.seed,
             ..Setup::default()
         };
@@ -475,6 +483,11 @@ impl World {
             Order::Resize(job, attempt, order) => {
                 self.seen.resizes += 1;
                 self.machine.resize(self.now, (job, attempt), &order);
+            }
+            Order::Aside(job, attempt, order) => {
+                self.seen.suspends += u64::from(order.aside);
+                self.seen.comebacks += u64::from(!order.aside);
+                self.machine.put_aside(self.now, (job, attempt), &order);
             }
             Order::Share(job, attempt, sharing) => {
                 if let Some(run) = self.machine.runs.get_mut(&(job, attempt)) {
