@@ -132,7 +132,7 @@ pub enum Expect {
     Log,
 }
 
-const WORDS: [&str; 23] = [
+const WORDS: [&str; 24] = [
     "cluster",
     "host",
     "tenant",
