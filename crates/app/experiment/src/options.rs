@@ -47,6 +47,7 @@ pub fn read(args: &WorldArgs, seed: u64) -> Result<Options, Failure> {
         options.interference =
             part.ok_or_else(|| Failure::flag("--interference", text, expected))?;
     }
+    options.in_phases = args.phases;
     if let Some(text) = &args.round {
         let round = span("--round", text)?;
         options.trigger = match options.trigger {
@@ -119,6 +120,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         None => "all jobs".to_owned(),
         Some(Window { from, to }) => format!("{from}..{to}"),
     };
+    let in_phases = options.in_phases.then(|| ("phases", "true".to_owned()));
     let by_speed = options.splits_by_speed.then(|| ("splits-by-speed", "true".to_owned()));
     [
         ("semantics", args.semantics.name().to_owned()),
@@ -139,6 +141,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
     ]
     .into_iter()
     .chain(by_speed)
+    .chain(in_phases)
     .map(|(key, value)| (key.to_owned(), value))
     .collect()
 }

@@ -489,6 +489,7 @@ impl Table {
             estimate_error: None,
             speed_error: None,
             splits_by_speed: false,
+            phases: false,
             pairs_known: None,
             colocation: row.colocation.clone(),
             interference: row.interference.map(|part| part.to_string()),

@@ -60,6 +60,7 @@ fn options(scenario: &Scenario, semantics: Semantics) -> Options {
         options.estimate_error = scenario.error;
     }
     options.colocation = scenario.colocation.unwrap_or(options.colocation);
+    options.in_phases = scenario.phases;
     options.seed = scenario.seed;
     for Failure { at, length, what } in &scenario.failures {
         let (lost, back) = match what {

@@ -36,7 +36,7 @@
 use crate::intake::Intake;
 use crate::reference::Reference;
 use crate::scenario_job::{JobWords, read_job};
-use crate::{Workload, cluster, scenario_host, scenario_training, scenario_window};
+use crate::{Workload, cluster, scenario_cells, scenario_host, scenario_training, scenario_window};
 use trainyard_diagnostic::InputError;
 use trainyard_profile::{Catalog, ColocationModel, CostModel, ModelProfile};
 use trainyard_types::{
@@ -62,6 +62,8 @@ pub struct Scenario {
     pub semantics: Option<String>,
     /// What jobs on the same GPU leave each other of their speed, if not as in the semantics.
     pub colocation: Option<ColocationModel>,
+    /// Whether jobs on shared links slow each other only while they send at the same time.
+    pub phases: bool,
     /// What stopping and starting costs.
     pub costs: CostModel,
     /// The error of estimates.
@@ -130,7 +132,8 @@ pub enum Expect {
     Log,
 }
 
-const WORDS: [&str; 22] = [
+const WORDS: [&str; 24] = [
+    "cells",
     "cluster",
     "host",
     "tenant",
@@ -150,6 +153,7 @@ const WORDS: [&str; 22] = [
     "fail",
     "cancel",
     "needs",
+    "phases",
     "window",
     "seed",
     "expect",
@@ -167,6 +171,7 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
         tenants: read_tenants(&lines)?,
         ..Workload::empty("scenario")
     };
+    scenario_cells::read(&lines, &mut cluster, &workload.tenants)?;
     for line in lines.iter().filter(|line| line.word == "training") {
         workload.catalog.add(scenario_training::read(line, &cluster)?);
     }
@@ -193,6 +198,7 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
         tune: None,
         semantics: None,
         colocation: None,
+        phases: false,
         costs: CostModel::Free,
         error: 0.0,
         failures: Vec::new(),
@@ -279,8 +285,10 @@ fn read_tenants(lines: &[Line<'_>]) -> Result<Tenants, InputError> {
                     let index = index.ok_or_else(|| wrong("a tenant of an earlier line"))?;
                     tenant.parent = Some(TenantId(index as u32));
                 }
+                // Read with the lines about cells, once the levels are known.
+                "cells" => {}
                 _ => {
-                    let keys = ["weight", "ceiling", "parent"];
+                    let keys = ["weight", "ceiling", "parent", "cells"];
                     return Err(InputError::unknown(line.number, "tenant", key, keys));
                 }
             }
@@ -343,6 +351,8 @@ fn read_line(line: &Line<'_>, scenario: &mut Scenario) -> Result<(), InputError>
                 scenario_window::read(line, &scenario.cluster, &scenario.workload.tenants)?;
             scenario.cluster.windows.push(window);
         }
+        "phases" if line.rest.is_empty() => scenario.phases = true,
+        "phases" => return Err(line.wrong("nothing else on this line")),
         "seed" => scenario.seed = line.rest.parse().map_err(|_| line.wrong("a whole number"))?,
         "expect" => {
             scenario.expect = match line.rest {
