@@ -47,6 +47,31 @@ class Clock:
         return self.now
 
 
+class TimeShift(unittest.TestCase):
+    """A job that is told when its iterations begin."""
+
+    def session(self, now, **more):
+        waits = []
+        environ = {"TRAINYARD_TIME_SHIFT": "0.25", "TRAINYARD_TIME_PERIOD": "0.5", **more}
+        return Session(environ=environ, wall=lambda: now, sleep=waits.append), waits
+
+    def test_an_iteration_that_drifted_waits_for_its_next_moment(self):
+        session, waits = self.session(1000.35)
+        self.assertAlmostEqual(session.align(), 0.4, places=6)
+        self.assertEqual(len(waits), 1)
+        self.assertEqual(list(session.steps(0, 2)), [0, 1])
+        self.assertEqual(len(waits), 3)
+
+    def test_one_that_is_near_enough_or_was_told_nothing_does_not_wait(self):
+        for now, environ in [(1000.27, {}), (1000.235, {}), (1000.4, {"TRAINYARD_TIME_PERIOD": ""})]:
+            session, waits = self.session(now, **environ)
+            self.assertEqual((session.align(), waits), (0.0, []))
+
+    def test_it_knows_its_nodes_and_their_racks(self):
+        session, _ = self.session(0, TRAINYARD_NODES="a,b", TRAINYARD_RACKS="0,3")
+        self.assertEqual((session.nodes, session.racks), (["a", "b"], [0, 3]))
+
+
 class WithFiles(unittest.TestCase):
     """Where the keeper is on another machine, both write into files."""
 

@@ -14,6 +14,8 @@ SAVED = 85
 ORDERS_EVERY = 0.5
 #: Seconds between two messages of a rank beyond 0 at least: they only tell who is behind.
 RANKS_EVERY = 10.0
+#: The part of its period by which an iteration may begin beside its moment before it waits for the next.
+DRIFT = 0.05
 
 
 class Session:
@@ -22,7 +24,15 @@ class Session:
     All methods may be called from any thread. None raises because the keeper is away: training goes on.
     """
 
-    def __init__(self, environ=None, total_steps=None, report_every=1.0, clock=time.monotonic):
+    def __init__(
+        self,
+        environ=None,
+        total_steps=None,
+        report_every=1.0,
+        clock=time.monotonic,
+        wall=time.time,
+        sleep=time.sleep,
+    ):
         environ = os.environ if environ is None else environ
         self.job = _int(environ.get("TRAINYARD_JOB_ID"))
         self.attempt = _int(environ.get("TRAINYARD_ATTEMPT"))
@@ -34,6 +44,12 @@ class Session:
         self.restore_from = environ.get("TRAINYARD_RESTORE_FROM") or None
         #: The work that the newest checkpoint holds, as Trainyard was told.
         self.resumes_from = _float(environ.get("TRAINYARD_RESUMES_FROM")) or 0.0
+        #: The nodes it runs on, in order of ranks, and the rack of each; empty without Trainyard.
+        self.nodes = _words(environ.get("TRAINYARD_NODES"))
+        self.racks = [_int(rack) for rack in _words(environ.get("TRAINYARD_RACKS"))]
+        self._shift = _float(environ.get("TRAINYARD_TIME_SHIFT"))
+        self._period = _float(environ.get("TRAINYARD_TIME_PERIOD"))
+        self._wall, self._sleep = wall, sleep
         self.total_steps = total_steps
         self._batch = _int(environ.get("TRAINYARD_BATCH"))
         self._parts = _parts(environ.get("TRAINYARD_BATCH_PARTS"))
@@ -135,6 +151,22 @@ class Session:
             self._previous_handlers.setdefault(number, previous)
         return self
 
+    def align(self):
+        """Waits for the next moment of the job's time shift; returns the seconds waited.
+
+        Jobs that share links are told when their iterations begin, so that they send in turns. An iteration that begins
+        within 5 % of its period from its moment does not wait, and neither does a job without a time shift.
+        :meth:`steps` calls it.
+        """
+        if self._shift is None or not self._period or self._period <= 0:
+            return 0.0
+        off = (self._wall() - self._shift) / self._period % 1.0
+        if off <= DRIFT or off >= 1.0 - DRIFT:
+            return 0.0
+        wait = (1.0 - off) * self._period
+        self._sleep(wait)
+        return wait
+
     # What it tells.
 
     def steps(self, start=0, stop=None):
@@ -142,6 +174,7 @@ class Session:
         stop = self.total_steps if stop is None else stop
         step = int(start or 0)
         while stop is None or step < stop:
+            self.align()
             yield step
             step += 1
 
@@ -370,6 +403,10 @@ def _int(text):
         return int(text)
     except (TypeError, ValueError):
         return None
+
+
+def _words(text):
+    return text.split(",") if text else []
 
 
 def _parts(text):

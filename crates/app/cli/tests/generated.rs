@@ -38,14 +38,18 @@ fn parts() -> Vec<Part> {
     let entries = entries();
     let of = |kind: &str| entries.iter().filter(|one| one.kind == kind).collect::<Vec<_>>();
     let (policies, placers, controls) = (of("policy"), of("placer"), of("admission control"));
+    let tuners = of("tuner");
     let mut parts = Vec::new();
     for entry in &entries {
         parts.push(part(&entry.page, "card", entry.card()));
         parts.push(part(&entry.page, "settings", entry.settings.clone()));
     }
-    for (name, listed) in
-        [("policies", &policies), ("placers", &placers), ("admission controls", &controls)]
-    {
+    for (name, listed) in [
+        ("policies", &policies),
+        ("placers", &placers),
+        ("admission controls", &controls),
+        ("tuners", &tuners),
+    ] {
         let lines = listed.iter().map(|one| format!("- {}\n", one.link("docs/")));
         parts.push(part("docs/SUMMARY.md", name, lines.collect()));
         let (heading, rows): (&[&str], Vec<Vec<String>>) = match name {
@@ -56,7 +60,7 @@ fn parts() -> Vec<Part> {
         let rows = listed.iter().zip(rows).map(|(one, row)| [vec![one.link("../")], row].concat());
         parts.push(part("docs/guide/taxonomy.md", name, table(&heading, rows)));
     }
-    parts.push(part("README.md", "policies", families(&policies, &placers, &controls)));
+    parts.push(part("README.md", "policies", families(&policies, [&placers, &controls, &tuners])));
     parts.push(part("docs/guide/commands.md", "commands", commands()));
     let published = told(&["reproduce", "--json"])["tables"].take();
     let published = published.as_array().expect("tables");
@@ -370,15 +374,22 @@ impl Entry {
 }
 
 /// Names by family, and the stages beside them.
-fn families(policies: &[&Entry], placers: &[&Entry], controls: &[&Entry]) -> String {
+fn families(policies: &[&Entry], [placers, controls, tuners]: [&[&Entry]; 3]) -> String {
     let mut rows: Vec<(&str, Vec<String>)> = Vec::new();
-    let counts = [policies.len(), placers.len(), controls.len()];
-    let counts =
-        format!("{} policies, {} placers, {} admission controls.", counts[0], counts[1], counts[2]);
+    let counts = [policies, placers, controls, tuners].map(<[_]>::len);
+    let counts = format!(
+        "{} policies, {} placers, {} admission controls, {} tuner{}.",
+        counts[0],
+        counts[1],
+        counts[2],
+        counts[3],
+        if counts[3] == 1 { "" } else { "s" }
+    );
     let policies = policies.iter().map(|one| (one.class[0].as_str(), one));
     let placers = placers.iter().map(|one| ("placers", one));
     let controls = controls.iter().map(|one| ("admission controls", one));
-    for (family, entry) in policies.chain(placers).chain(controls) {
+    let tuners = tuners.iter().map(|one| ("tuners", one));
+    for (family, entry) in policies.chain(placers).chain(controls).chain(tuners) {
         match rows.iter_mut().find(|row| row.0 == family) {
             Some(row) => row.1.push(entry.link("")),
             None => rows.push((family, vec![entry.link("")])),

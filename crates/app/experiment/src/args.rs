@@ -91,6 +91,9 @@ pub struct WorldArgs {
     /// The part of its speed that a job on several nodes loses beside another such job on one of them, such as 0.25 [default: 0].
     #[arg(long, value_name = "PART", allow_hyphen_values = true)]
     pub interference: Option<String>,
+    /// Jobs on shared links slow each other only while they send at the same time, instead of all the time.
+    #[arg(long)]
+    pub phases: bool,
     /// Decide only every so often, such as 5m, instead of at every event.
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub round: Option<String>,

@@ -48,6 +48,7 @@ pub fn read(args: &WorldArgs, seed: u64) -> Result<Options, Failure> {
         options.interference =
             part.ok_or_else(|| Failure::flag("--interference", text, expected))?;
     }
+    options.in_phases = args.phases;
     if let Some(text) = &args.round {
         let round = span("--round", text)?;
         options.trigger = match options.trigger {
@@ -127,6 +128,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         Some(Window { from, to }) => format!("{from}..{to}"),
     };
     let suspend = options.setup.suspend.map(|rule| ("suspend-memory", rule.to_string()));
+    let in_phases = options.in_phases.then(|| ("phases", "true".to_owned()));
     let by_speed = options.splits_by_speed.then(|| ("splits-by-speed", "true".to_owned()));
     let blind = (!options.tells_plans).then(|| ("without-plans", "true".to_owned()));
     [
@@ -150,6 +152,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
     .chain(by_speed)
     .chain(blind)
     .chain(suspend)
+    .chain(in_phases)
     .map(|(key, value)| (key.to_owned(), value))
     .collect()
 }

@@ -490,6 +490,7 @@ impl Table {
             speed_error: None,
             splits_by_speed: false,
             suspend_memory: None,
+            phases: false,
             pairs_known: None,
             without_plans: false,
             colocation: row.colocation.clone(),

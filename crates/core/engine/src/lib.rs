@@ -28,6 +28,7 @@ mod machines;
 mod occupancy;
 mod own_state;
 mod persisted;
+mod plans;
 mod reconcile;
 mod resizing;
 mod room;

@@ -1,6 +1,6 @@
 //! Asking the policy: it changes nothing, so that it can run beside the engine on a snapshot.
 
-use crate::kept;
+use crate::{kept, plans};
 use crate::own_state::Writable;
 use smallvec::SmallVec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -118,6 +118,15 @@ fn allocation(
         quality: Quality::Proven,
     };
     for tuner in &mut pipeline.tune {
+        let compared = tuner.plans_max();
+        if compared > 1 {
+            let draws = (compared, cx.rng());
+            let mut plans = plans::candidates(&view, free, &decision.changes, draws);
+            let best = tuner.choose(&plans, &view, cx);
+            if best > 0 && best < plans.len() {
+                decision.changes = plans.swap_remove(best);
+            }
+        }
         let knobs = tuner.tune(&decision.changes, &view, cx);
         turn_knobs(&mut decision, &view, knobs);
     }

@@ -165,4 +165,6 @@ pub enum Family {
     Placer,
     /// Admission controls.
     Admission,
+    /// Stages that choose among plans and turn knobs.
+    Tuner,
 }

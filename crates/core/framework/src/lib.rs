@@ -66,7 +66,7 @@ pub use entry::{
     AdmissionEntry, Entry, Family, Level, Objective, PlaceEntry, PolicyEntry, Taxonomy, TuneEntry,
 };
 pub use free::{Free, Shortage};
-pub use offer::{GrantOutcome, Offer, Outcome, Terms, used_permille};
+pub use offer::{GrantOutcome, Offer, Outcome, PartGpus, Terms, used_permille};
 pub use policy::{Cx, Knowledge, Needs, Pipeline, Placer, Policy, PolicyError, Trials, Tune};
 pub use rank::{Key, Rank, wanted};
 pub use ranked::{Fill, Mode, Ranked, once_adopted};

@@ -3,6 +3,7 @@
 mod by_rules;
 mod host;
 mod in_racks;
+mod part;
 mod terms;
 mod touched;
 
@@ -17,6 +18,7 @@ use trainyard_types::{
 };
 
 pub(crate) use host::host_per_gpu;
+pub use part::PartGpus;
 pub use terms::Terms;
 
 /// The answer to a grant.
@@ -99,7 +101,10 @@ impl<'a> Offer<'a> {
 
     /// Lifts all grants that may be lifted: what is not granted from here on stops.
     pub fn everything(&mut self) {
-        self.open = Some(Box::new(self.free.clone()));
+        // What another policy set aside for jobs outside of its part stays so.
+        if self.open.is_none() {
+            self.open = Some(Box::new(self.free.clone()));
+        }
         for job in self.view.granted() {
             if self.view.may_stop(job) {
                 self.lift(job.id());

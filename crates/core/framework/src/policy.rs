@@ -38,8 +38,20 @@ pub trait Placer: Send {
     }
 }
 
-/// Knobs only: by its type it cannot move a job.
+/// Knobs, and the choice among whole plans that hold what the policy granted: by its type it cannot move a job by
+/// itself.
 pub trait Tune: Send {
+    /// How many plans it compares; with 1 there is none but the policy's.
+    fn plans_max(&self) -> usize {
+        1
+    }
+
+    /// The place of the best plan. The first is the policy's; in the others what it gives new GPUs lies on other nodes,
+    /// as many on each.
+    fn choose(&mut self, _plans: &[Vec<Change>], _view: &View<'_>, _cx: &mut Cx) -> usize {
+        0
+    }
+
     /// New knobs for jobs whose allocation changes, or for any that hold a grant.
     fn tune(&mut self, changes: &[Change], view: &View<'_>, cx: &mut Cx) -> Vec<(JobId, Knobs)>;
 }

@@ -178,6 +178,14 @@ impl<'a> View<'a> {
         View { now, state, beliefs, needs }
     }
 
+    /// The same moment as far as another state tells, such as one that holds a part of the jobs.
+    pub fn over<'b>(&self, state: &'b State) -> View<'b>
+    where
+        'a: 'b,
+    {
+        View { now: self.now, state, beliefs: self.beliefs, needs: self.needs }
+    }
+
     /// The cluster as declared; what is in service at the moment is known to the offer.
     pub fn cluster(&self) -> &'a Cluster {
         &self.state.cluster

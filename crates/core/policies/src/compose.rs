@@ -75,6 +75,7 @@ impl Selection {
         for choice in &self.tune {
             let entry = find("tuner", TUNERS, &choice.name)?;
             pipeline.tune.push((entry.build)(&choice.settings)?);
+            pipeline.needs = pipeline.needs.and(entry.needs);
         }
         Ok(pipeline)
     }

@@ -4,6 +4,7 @@
 //! - [`compose`][]: a policy, a placer, admission controls and tuners put together by name.
 //! - [`place`][]: placers.
 //! - [`admit`][]: admission controls.
+//! - [`tune`][]: stages that choose among plans and turn knobs.
 //! - the other modules: one policy each, named as in its paper.
 //!
 //! A policy of one's own, written and run; the same code is in `examples/own_policy.rs`:
@@ -41,6 +42,7 @@ pub mod compose;
 pub mod place;
 mod prelude;
 pub mod registry;
+pub mod tune;
 
 // One policy each.
 pub mod afs_l;
@@ -63,6 +65,7 @@ pub mod gavel_fifo;
 pub mod genie;
 pub mod gittins;
 pub mod heet;
+pub mod hived;
 pub mod horus;
 pub mod hypersched;
 pub mod kube_knots;

@@ -3,9 +3,9 @@
 use crate::{
     admit, afs_l, afs_p, allox, antman, chronus, co_scheml, conservative, dally, easy, edf, elas,
     elasticflow, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet,
-    horus, hypersched, kube_knots, kubeshare, kungfu, las, least_laxity, lucid, lyra, muri_antman,
+    hived, horus, hypersched, kube_knots, kubeshare, kungfu, las, least_laxity, lucid, lyra, muri_antman,
     muri_l, muri_s, optimus, place, pollux, priority, quasar, salus, shockwave, sia, sjf, srsf,
-    srtf, synergy, themis, tiresias,
+    srtf, synergy, themis, tiresias, tune,
 };
 use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -29,6 +29,7 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &dally::ENTRY,
     &fair_share::ENTRY,
     &priority::ENTRY,
+    &hived::ENTRY,
     &themis::ENTRY,
     &gandiva_fair::ENTRY,
     &gandiva::ENTRY,
@@ -120,4 +121,4 @@ pub const ADMISSION_CONTROLS: &[&AdmissionEntry] =
     &[&admit::load::ENTRY, &admit::quota::ENTRY, &admit::deadline::ENTRY, &admit::profiler::ENTRY];
 
 /// All tuners.
-pub const TUNERS: &[&TuneEntry] = &[];
+pub const TUNERS: &[&TuneEntry] = &[&tune::cassini::ENTRY];

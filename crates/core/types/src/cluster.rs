@@ -1,6 +1,6 @@
 //! What there is: nodes, GPU types, links.
 
-use crate::{GpuType, NodeId, PlacementRules, PoolId, Tier, Topology, Want, Window};
+use crate::{Cells, GpuType, NodeId, PlacementRules, PoolId, Tier, Topology, Want, Window};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -104,6 +104,9 @@ pub struct Cluster {
     /// Each link, where they are declared one by one; without it links slow no job down but by the ratio above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<Arc<Topology>>,
+    /// Cells and virtual clusters, where they are declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cells: Option<Arc<Cells>>,
     /// Names of pools, by [`PoolId`].
     pub pools: Vec<String>,
     /// Which placements can be launched here.

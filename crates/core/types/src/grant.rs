@@ -38,6 +38,10 @@ pub struct Knobs {
     pub batch: Option<u32>,
     /// How long the job delays its iterations, to keep out of another's way on the network.
     pub shift: Span,
+    /// How far apart its iterations begin where it keeps to a time shift: at the shift, counted from when all began, and
+    /// at every whole number of these spans later. Without it the shift says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Span>,
     /// The most GPU memory it may take.
     pub memory_mib_max: Option<u32>,
     /// The most GPU time it may take where it has a share, in thousandths; without it the share is the limit.

@@ -3,6 +3,7 @@
 //! - [`ids`], [`time`], [`idset`], [`idmap`]: dense ids, integer time, a set and a map of ids.
 //! - [`job`]: what a user asked for and what has happened to it so far.
 //! - [`cluster`], [`tenant`]: what there is, and how much of it each tenant may use.
+//! - [`cells`]: nested blocks of GPUs, and which of them a virtual cluster owns.
 //! - [`window`]: maintenance and reservations by time.
 //! - [`topology`], [`traffic`]: links between nodes and inside them, and what jobs move over them.
 //! - [`placement`], [`grant`]: which GPUs, how much, with which other jobs; [`placement_rules`]: what of that can be
@@ -17,6 +18,7 @@
 //! clock or opens a file.
 
 pub mod batch;
+pub mod cells;
 pub mod cluster;
 pub mod config;
 pub mod decision;
@@ -38,6 +40,7 @@ pub mod traffic;
 pub mod window;
 
 pub use batch::{BatchLimits, BatchSplit};
+pub use cells::{CellChain, CellCount, CellLevel, Cells, VirtualCluster};
 pub use cluster::{Cluster, GpuKind, Links, Node};
 pub use config::{Beside, Config, Occupant, Tier};
 pub use decision::{Change, Decision, Fault, Note, Quality, Reason, Verdict};

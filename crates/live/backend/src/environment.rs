@@ -172,6 +172,16 @@ fn trainyard(order: &LaunchOrder, seat: &Seat<'_>) -> Vec<(&'static str, String)
     if order.restores() {
         all.push(("TRAINYARD_RESTORE_FROM", order.checkpoint_dir.clone()));
     }
+    if !order.racks.is_empty() {
+        let nodes: Vec<&str> = order.nodes.iter().map(|share| share.node.as_str()).collect();
+        let racks: Vec<String> = order.racks.iter().map(u16::to_string).collect();
+        all.push(("TRAINYARD_NODES", nodes.join(",")));
+        all.push(("TRAINYARD_RACKS", racks.join(",")));
+    }
+    if let Some(shift) = order.time_shift {
+        all.push(("TRAINYARD_TIME_SHIFT", format!("{:.6}", shift.offset_seconds)));
+        all.push(("TRAINYARD_TIME_PERIOD", format!("{:.6}", shift.period_seconds)));
+    }
     if let Some(batch) = order.batch {
         all.push(("TRAINYARD_BATCH", batch.to_string()));
     }
@@ -189,7 +199,7 @@ fn trainyard(order: &LaunchOrder, seat: &Seat<'_>) -> Vec<(&'static str, String)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::{Identity, Limits};
+    use crate::order::{Identity, Limits, NodeShare, TimeShift};
     use trainyard_api::{Checkpoint, Processes};
     use trainyard_types::{Attempt, JobId};
 
@@ -216,6 +226,11 @@ mod tests {
             checkpoint: Checkpoint::default(),
             checkpoint_dir: "/data/ckpt".to_owned(),
             resumes_from: 1500.0,
+            nodes: ["node7", "node9"]
+                .map(|node| NodeShare { node: node.to_owned(), gpus: vec![0] })
+                .into(),
+            racks: vec![0, 3],
+            time_shift: Some(TimeShift { offset_seconds: 0.25, period_seconds: 0.5 }),
             batch: Some(256),
             batch_parts: vec![0.75, 0.25],
             array_index: Some(4),
@@ -274,6 +289,10 @@ mod tests {
             ("TRAINYARD_CHECKPOINT_DIR", "/data/ckpt"),
             ("TRAINYARD_SOCKET", "/run/t/12.3/job/socket"),
             ("TRAINYARD_ACK_FILE", "/a"),
+            ("TRAINYARD_NODES", "node7,node9"),
+            ("TRAINYARD_RACKS", "0,3"),
+            ("TRAINYARD_TIME_SHIFT", "0.250000"),
+            ("TRAINYARD_TIME_PERIOD", "0.500000"),
             ("TRAINYARD_BATCH", "256"),
             ("TRAINYARD_BATCH_PARTS", "0.750000,0.250000"),
         ];

@@ -50,6 +50,7 @@ pub use local::{Local, LocalOptions, sample};
 pub use log::{LogPart, read_log};
 pub use order::{
     AsideOrder, Identity, LaunchOrder, NodeShare, Order, ResizeOrder, SharingOrder, SharingPlace, StopOrder,
+    TimeShift,
 };
 pub use report::{AsideSeen, Exit, Found, NodeSeen, Report, SharingSeen};
 

@@ -40,6 +40,12 @@ pub struct LaunchOrder {
     /// Where it runs: nodes of the cluster with the GPUs of each. Empty in an announcement.
     #[serde(default)]
     pub nodes: Vec<NodeShare>,
+    /// The rack that each of its nodes stands in, in the same order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub racks: Vec<u16>,
+    /// When its iterations begin, so that jobs on shared links send in turns; nothing where that does not matter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_shift: Option<TimeShift>,
     /// The type of its GPUs; those it accepts, separated by commas, in an announcement.
     #[serde(default)]
     pub gpu_type: String,
@@ -96,6 +102,15 @@ impl LaunchOrder {
     pub fn restores(&self) -> bool {
         self.has_checkpoint || self.resumes_from > 0.0
     }
+}
+
+/// Moments at which the iterations of a job begin.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimeShift {
+    /// Seconds from 1970 to one of them; less than the period.
+    pub offset_seconds: f64,
+    /// Seconds between two of them.
+    pub period_seconds: f64,
 }
 
 /// GPUs of one node.

@@ -19,6 +19,7 @@ mod entitlement;
 mod estimates;
 mod failures;
 mod in_order;
+mod in_phases;
 mod interference;
 mod lending;
 mod neighbours;

@@ -129,6 +129,9 @@ pub struct Options {
     /// The part of its speed that a job on several nodes loses while another such job is on one of them: both exchange
     /// gradients over the same link.
     pub interference: f64,
+    /// Whether jobs on shared links slow each other only while they send at the same time; else all that run count as
+    /// sending at once, which is the worst case.
+    pub in_phases: bool,
     /// What jobs on the same GPU leave each other of their speed.
     #[serde(skip)]
     pub colocation: ColocationModel,
@@ -164,6 +167,7 @@ impl Default for Options {
             pairs_known: 1.0,
             tells_plans: true,
             interference: 0.0,
+            in_phases: false,
             colocation: ColocationModel::default(),
             decision_cost: DecisionCost::default(),
             failures: None,

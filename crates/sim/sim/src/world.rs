@@ -106,7 +106,7 @@ impl<'a> World<'a> {
             truth,
             occupants: Occupants::new(&cluster),
             on_links: match options.distance {
-                Distance::Counts => OnLinks::new(&cluster),
+                Distance::Counts => OnLinks::new(&cluster, options.in_phases),
                 Distance::Ignored => None,
             },
             cluster,
@@ -367,8 +367,8 @@ impl<'a> World<'a> {
             events.push(Event::Started { job, attempt: placed.attempt });
         }
         // It may only have waited for a decision to be paid for.
-        let mut slower = self.leave_links(job);
-        slower.extend(self.join_links(job));
+        let mut slower = self.leave_links(at, job);
+        slower.extend(self.join_links(at, job));
         // A job that has its GPUs whole may find others there that run on what it leaves.
         let mut met = self.neighbours(job);
         met.extend(slower);
@@ -429,7 +429,7 @@ impl<'a> World<'a> {
         placed.rate = Rate(0.0);
         placed.promise = 0;
         placed.saved_at = at;
-        let faster = self.leave_links(job);
+        let faster = self.leave_links(at, job);
         self.retime_on_links(at, &faster, events);
         if save == Span::ZERO {
             self.come(at, Future::Stopped { job, attempt }, events);
@@ -450,8 +450,8 @@ impl<'a> World<'a> {
         placed.allocation = allocation;
         if placed.stage == Stage::Running {
             met.extend(self.neighbours(job));
-            met.extend(self.leave_links(job));
-            met.extend(self.join_links(job));
+            met.extend(self.leave_links(at, job));
+            met.extend(self.join_links(at, job));
             met.retain(|other| *other != job);
             met.sort_unstable();
             met.dedup();
@@ -467,7 +467,7 @@ impl<'a> World<'a> {
             self.cuts.insert(job, placed.config.clone());
         }
         self.occupants.remove(job, &placed.allocation.placement);
-        self.freed = self.leave_links(job);
+        self.freed = self.leave_links(at, job);
         placed
     }
 

@@ -1,5 +1,6 @@
 //! The TOML form of a cluster.
 
+use crate::cells_toml;
 use crate::cluster::{GPUS_PER_NODE_MAX, NODES_MAX, add_kind, default_kind, kind_name, known_kind};
 use crate::network_toml::{self, Named, TABLES};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use trainyard_types::{
 pub(crate) fn parse(text: &str) -> Result<(Cluster, Tenants), InputError> {
     let document = Document::parse(text)?;
     let root = document.root();
-    let own = ["kind", "nodes", "links", "placement", "tenant", "window"];
+    let own = ["kind", "nodes", "links", "placement", "tenant", "window", "cells"];
     root.allow(&[&own[..], &TABLES[..]].concat())?;
     let mut cluster = Cluster { pools: vec!["default".to_owned()], ..Cluster::default() };
     for section in root.sections("kind")? {
@@ -42,6 +43,7 @@ pub(crate) fn parse(text: &str) -> Result<(Cluster, Tenants), InputError> {
         rules.exclusive_nodes = section.flag("exclusive_nodes")?.unwrap_or(false);
     }
     let tenants = read_tenants(&root)?;
+    cells_toml::read(&root, &mut cluster, &tenants)?;
     for section in root.sections("window")? {
         let window = read_window(&section, &cluster, &tenants)?;
         cluster.windows.push(window);
@@ -103,6 +105,12 @@ pub(crate) fn parse_tenants(text: &str) -> Result<Tenants, InputError> {
     let document = Document::parse(text)?;
     let root = document.root();
     root.allow(&["tenant"])?;
+    for section in root.sections("tenant")? {
+        if section.section("cells")?.is_some() {
+            let expected = "cells in the file of the cluster only, which says what levels are there";
+            return Err(section.wrong("cells", expected));
+        }
+    }
     read_tenants(&root)
 }
 
@@ -231,7 +239,7 @@ fn read_links(section: &Section<'_, '_>) -> Result<Links, InputError> {
 }
 
 fn read_tenant(section: &Section<'_, '_>, others: &[Tenant]) -> Result<Tenant, InputError> {
-    section.allow(&["name", "parent", "weight", "ceiling", "members"])?;
+    section.allow(&["name", "parent", "weight", "ceiling", "members", "cells"])?;
     section.texts("members")?;
     let mut tenant = Tenant::named(section.needed_text("name")?);
     if others.iter().any(|other| other.name == tenant.name) {
@@ -318,6 +326,18 @@ parent = "research"
         assert_eq!(parse_tenants(text).unwrap().len(), 2);
     }
 
+    const CELLS: &str = "[[cells]]\nkind = \"a100\"\nlevel = [{ name = \"pair\", gpus = 2 }, { name = \"node\", gpus = 8 }]\n";
+
+    #[test]
+    fn cells_and_virtual_clusters_are_read() {
+        let nodes = "[[nodes]]\ngpus = 8\ncount = 2\nkind = \"a100\"\n";
+        let tenant = "[[tenant]]\nname = \"a\"\ncells = { node = 1, pair = 2 }\n";
+        let (cluster, _) = parse(&format!("{nodes}{CELLS}{tenant}")).unwrap();
+        let cells = cluster.cells.expect("they were declared");
+        assert_eq!(cells.gpus(0, cluster.kind("a100").unwrap()), 12);
+        assert!(parse_tenants(tenant).unwrap_err().to_string().contains("file of the cluster"));
+    }
+
     #[test]
     fn every_fault_names_its_line() {
         let nodes = "[[nodes]]\ngpus = 8\nkind = \"a100\"\n";
@@ -339,6 +359,22 @@ parent = "research"
             ),
             (format!("{nodes}[[tenant]]\nname = \"a\"\nweight = -1\n"), "line 6: `weight`"),
             (format!("{nodes}[links]\nrack_gbps = 0\n"), "line 5: `rack_gbps`"),
+            (
+                format!("{nodes}[[tenant]]\nname = \"a\"\ncells = {{ node = 1 }}\n"),
+                "line 6: `cells` is missing",
+            ),
+            (
+                format!("{nodes}[[cells]]\nkind = \"a100\"\nlevel = [{{ name = \"trio\", gpus = 3 }}]\n"),
+                "line 6: `gpus` cannot be `3`: expected a number that divides the 8 GPUs",
+            ),
+            (
+                format!("{nodes}{CELLS}[[tenant]]\nname = \"a\"\ncells = {{ nodes = 1 }}\n"),
+                "line 9: `key` cannot be `nodes`",
+            ),
+            (
+                format!("{nodes}{CELLS}[[tenant]]\nname = \"a\"\ncells = {{ node = 2 }}\n"),
+                "line 9: `cells` cannot be `2`: expected at most 1 cells `node`",
+            ),
             (
                 format!("{nodes}[[tenant]]\nname = \"a\"\nmembers = [7]\n"),
                 "line 6: `members` cannot be `[7]`: expected a list of texts",

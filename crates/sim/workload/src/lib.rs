@@ -15,6 +15,7 @@
 //! environment. Randomness is ChaCha12 from a stated seed (MT19937 where a generator of others is followed), and logarithms come from `libm`, so that the same
 //! spec and seed give the same bytes on every machine.
 
+mod cells_toml;
 pub mod check;
 pub mod cluster;
 mod cluster_toml;
@@ -35,6 +36,7 @@ mod python_random;
 mod reference;
 pub mod reshape;
 pub mod scenario;
+mod scenario_cells;
 mod scenario_host;
 mod scenario_job;
 mod scenario_training;

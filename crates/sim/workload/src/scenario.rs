@@ -36,7 +36,7 @@
 use crate::intake::Intake;
 use crate::reference::Reference;
 use crate::scenario_job::{JobWords, read_job};
-use crate::{Workload, cluster, scenario_host, scenario_training, scenario_window};
+use crate::{Workload, cluster, scenario_cells, scenario_host, scenario_training, scenario_window};
 use trainyard_diagnostic::InputError;
 use trainyard_profile::{Catalog, ColocationModel, CostModel, Described, ModelProfile};
 use trainyard_types::{
@@ -64,6 +64,8 @@ pub struct Scenario {
     pub colocation: Option<ColocationModel>,
     /// How nodes put jobs aside, if they can.
     pub suspend: Option<SuspendRule>,
+    /// Whether jobs on shared links slow each other only while they send at the same time.
+    pub phases: bool,
     /// What stopping and starting costs.
     pub costs: CostModel,
     /// The error of estimates.
@@ -132,7 +134,8 @@ pub enum Expect {
     Log,
 }
 
-const WORDS: [&str; 24] = [
+const WORDS: [&str; 26] = [
+    "cells",
     "cluster",
     "host",
     "tenant",
@@ -154,6 +157,7 @@ const WORDS: [&str; 24] = [
     "fail",
     "cancel",
     "needs",
+    "phases",
     "window",
     "seed",
     "expect",
@@ -171,6 +175,7 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
         tenants: read_tenants(&lines)?,
         ..Workload::empty("scenario")
     };
+    scenario_cells::read(&lines, &mut cluster, &workload.tenants)?;
     for line in lines.iter().filter(|line| line.word == "training") {
         workload.catalog.add(scenario_training::read(line, &cluster)?);
     }
@@ -200,6 +205,7 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
         tune: None,
         semantics: None,
         colocation: None,
+        phases: false,
         costs: CostModel::Free,
         suspend: None,
         error: 0.0,
@@ -295,8 +301,10 @@ fn read_tenants(lines: &[Line<'_>]) -> Result<Tenants, InputError> {
                     let index = index.ok_or_else(|| wrong("a tenant of an earlier line"))?;
                     tenant.parent = Some(TenantId(index as u32));
                 }
+                // Read with the lines about cells, once the levels are known.
+                "cells" => {}
                 _ => {
-                    let keys = ["weight", "ceiling", "parent"];
+                    let keys = ["weight", "ceiling", "parent", "cells"];
                     return Err(InputError::unknown(line.number, "tenant", key, keys));
                 }
             }
@@ -363,6 +371,8 @@ fn read_line(line: &Line<'_>, scenario: &mut Scenario) -> Result<(), InputError>
             let rule = line.rest.parse().map_err(|_| line.wrong(SuspendRule::EXPECTED))?;
             scenario.suspend = Some(rule);
         }
+        "phases" if line.rest.is_empty() => scenario.phases = true,
+        "phases" => return Err(line.wrong("nothing else on this line")),
         "seed" => scenario.seed = line.rest.parse().map_err(|_| line.wrong("a whole number"))?,
         "expect" => {
             scenario.expect = match line.rest {

@@ -6,7 +6,7 @@ use serde_json::json;
 use std::sync::Arc;
 use trainyard_api::answer::Holding;
 use trainyard_backend::order::Limits;
-use trainyard_backend::{LaunchOrder, NodeShare, Order, StopOrder};
+use trainyard_backend::{LaunchOrder, NodeShare, Order, StopOrder, TimeShift};
 use trainyard_store::Write;
 use trainyard_types::placement::bits;
 use trainyard_types::{
@@ -79,6 +79,8 @@ impl Core {
             let kind = self.options.cluster.node(*node).kind;
             self.options.cluster.kinds[kind.index()].name.clone()
         });
+        let nodes = allocation.placement.masks().iter();
+        let racks = nodes.map(|(node, _)| self.options.cluster.node(*node).rack).collect();
         let gpus = allocation.placement.gpus();
         let announced = self.announcement(record);
         let want = &record.submission.job.want;
@@ -86,6 +88,8 @@ impl Core {
         LaunchOrder {
             attempt,
             nodes: shares.collect(),
+            racks,
+            time_shift: self.time_shift(allocation),
             gpu_type: kind.unwrap_or_default(),
             gpus_wanted: gpus,
             gpus: devices.iter().map(|(index, _)| *index).collect(),
@@ -99,6 +103,17 @@ impl Core {
             limits: self.limits(&announced, gpus),
             ..announced
         }
+    }
+
+    /// When the iterations of a job begin, by the clock that its machines have in common.
+    fn time_shift(&self, allocation: &Allocation) -> Option<TimeShift> {
+        let period = allocation.knobs.pace.filter(|pace| *pace > Span::ZERO)?;
+        let began = self.wall - self.now.0 as i64;
+        let offset = (began + allocation.knobs.shift.0 as i64).rem_euclid(period.0 as i64);
+        Some(TimeShift {
+            offset_seconds: Span(offset as u64).as_secs_f64(),
+            period_seconds: period.as_secs_f64(),
+        })
     }
 
     /// The GPUs of an allocation on this machine: index, and what a process is told.

@@ -1,0 +1,3 @@
+//! Stages after the placer: they choose among whole plans that hold what the policy granted, and turn knobs.
+
+pub mod cassini;
