@@ -19,6 +19,7 @@
 //! - `open`: from the store to a core.
 
 mod acts;
+mod described;
 mod ending;
 mod gpus;
 mod hangs;

@@ -119,6 +119,10 @@ impl Beliefs for Estimates {
         self.speeds.change(job.model, from, to)
     }
 
+    fn division(&self, job: &Job, on: &Config) -> Option<Result<String, String>> {
+        Some(self.speeds.division(job.model, on)?.map(|chosen| chosen.summary))
+    }
+
     fn skew(&self, job: &Job) -> Option<f64> {
         self.speeds.skew(job.model)
     }
