@@ -396,7 +396,7 @@ mod tests {
         assert_eq!((read.text.as_str(), read.batch), ("gpt-7.5b batch=512", 512));
         let cases = [
             ("gpt-7.5b", "batch"),
-            ("gpt-75b batch=512", "did you mean `gpt-76b`"),
+            ("gpt-75b batch=512", "did you mean `gpt-7.5b`"),
             ("gpt-7.5b batch=0", "a whole number from 1"),
             ("gpt-7.5b fast batch=8", "only `batch=`"),
             ("transformer layers=24 hidden=1000 heads=16 batch=8", "a divisor"),

@@ -139,7 +139,7 @@ mod tests {
         assert!(is_new && catalog.get(id).described.is_some());
         assert_eq!(catalog.resolve(2, "model", "gpt-7.5b   batch=512").unwrap(), (id, false));
         let fault = catalog.resolve(3, "model", "gpt-75b batch=512").unwrap_err();
-        assert_eq!((fault.line, fault.nearest.as_deref()), (3, Some("gpt-76b")));
+        assert_eq!((fault.line, fault.nearest.as_deref()), (3, Some("gpt-7.5b")));
     }
 
     #[test]
