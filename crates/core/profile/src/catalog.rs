@@ -50,7 +50,9 @@ impl Catalog {
         let known = self.ids.get(name).copied();
         // Spaces do not make another model of a description.
         let plain = || name.split_whitespace().collect::<Vec<_>>().join(" ");
-        known.or_else(|| Described::is_one(name).then(plain).and_then(|it| self.ids.get(&it).copied()))
+        known.or_else(|| {
+            Described::is_one(name).then(plain).and_then(|it| self.ids.get(&it).copied())
+        })
     }
 
     /// The model of that name, or a fault that names the nearest one.

@@ -29,8 +29,12 @@ fn run(policy: &str, workload: &Workload, on: &Cluster, tells_plans: bool) -> Ou
     let name = words.next().expect("a name").to_owned();
     let settings = RawSettings::parse(words).expect("settings");
     let selection = Selection { policy: Choice { name, settings }, ..Selection::default() };
-    let options =
-        Options { tells_plans, estimate_error: 0.0, costs: CostModel::Profile, ..Options::default() };
+    let options = Options {
+        tells_plans,
+        estimate_error: 0.0,
+        costs: CostModel::Profile,
+        ..Options::default()
+    };
     let pipeline = selection.build().expect("a pipeline");
     simulate(workload, &Arc::new(on.clone()), pipeline, &options, &mut Quiet)
 }
@@ -38,7 +42,8 @@ fn run(policy: &str, workload: &Workload, on: &Cluster, tells_plans: bool) -> Ou
 /// Mean hours from submission to end of jobs that ended, and how many did.
 fn hours(workload: &Workload, outcome: &Outcome) -> (f64, usize) {
     let submitted = |job: &JobOutcome| workload.jobs[job.job.index()].job.submitted;
-    let over = outcome.jobs.iter().map(|job| job.ended.since(submitted(job)).as_secs_f64() / 3600.0);
+    let over =
+        outcome.jobs.iter().map(|job| job.ended.since(submitted(job)).as_secs_f64() / 3600.0);
     let count = outcome.jobs.len();
     (over.sum::<f64>() / count.max(1) as f64, count)
 }
@@ -53,7 +58,10 @@ fn policies_gain_by_the_speed_of_the_best_division() {
             let workload = drawn(seed, 6.0, &on);
             let known = hours(&workload, &run(policy, &workload, &on, true));
             let blind = hours(&workload, &run(policy, &workload, &on, false));
-            println!("{policy} seed {seed}: {:.2} h of {}, {:.2} h of {} without plans", known.0, known.1, blind.0, blind.1);
+            println!(
+                "{policy} seed {seed}: {:.2} h of {}, {:.2} h of {} without plans",
+                known.0, known.1, blind.0, blind.1
+            );
             assert_eq!(known.1, workload.jobs.len(), "{policy} serves all");
             (with, without) = (with + known.0, without + blind.0);
         }

@@ -81,8 +81,7 @@ pub(crate) fn generate(
         (draw(purpose::ARRIVAL), draw(purpose::SORT), draw(purpose::MODEL));
     let (mut size, mut duration, mut failure) =
         (draw(purpose::SIZE), draw(purpose::DURATION), draw(purpose::FAILURE));
-    let mut workload =
-        Workload { catalog, ..Workload::empty(&format!("llm-{}", spec.seed)) };
+    let mut workload = Workload { catalog, ..Workload::empty(&format!("llm-{}", spec.seed)) };
     let mut at = 0.0;
     for index in 0..spec.jobs {
         if let (1.., Arrival::PerHour(rate)) = (index, spec.arrival) {

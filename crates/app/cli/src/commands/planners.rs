@@ -73,7 +73,9 @@ pub fn named(name: &str) -> Result<&'static PlannerEntry, Failure> {
 fn plans(entry: &PlannerEntry) -> String {
     match entry.problem {
         Problem::Training(_) => "training of one model".to_owned(),
-        Problem::Stated { what, .. } => format!("{what} (`trainyard planners {} --run`)", entry.name),
+        Problem::Stated { what, .. } => {
+            format!("{what} (`trainyard planners {} --run`)", entry.name)
+        }
     }
 }
 

@@ -87,11 +87,16 @@ pub fn solve(text: &str) -> Result<Answer, PlanError> {
     let split = chip.with_splits(PARTS);
     let found: [(&str, &Chip, Option<Mapping>); 4] = [
         ("exact", &chip, exact(&chip, deadline)?),
-        ("learnt", &chip, learn(&chip, deadline, &Learning::default())?.map(|(mapping, _)| mapping)),
+        (
+            "learnt",
+            &chip,
+            learn(&chip, deadline, &Learning::default())?.map(|(mapping, _)| mapping),
+        ),
         ("one device and rate", &chip, greedy(&chip, deadline)),
         ("exact, segments shared", &split, exact(&split, deadline)?),
     ];
-    let kept = found.iter().filter_map(|(name, chip, mapping)| Some((*name, *chip, mapping.as_ref()?)));
+    let kept =
+        found.iter().filter_map(|(name, chip, mapping)| Some((*name, *chip, mapping.as_ref()?)));
     let kept: Vec<(&str, &Chip, &Mapping)> = kept.collect();
     let names = |chip: &Chip, mapping: &Mapping| -> Vec<String> {
         mapping.ways.iter().map(|way| chip.ways[*way].name.clone()).collect()

@@ -83,8 +83,7 @@ pub fn solve(text: &str) -> Result<Answer, PlanError> {
     let work = RelatedWorkflow { types, jobs };
     let by_index = plan_related(&work, Priority::Index)?;
     let by_path = plan_related(&work, Priority::LongestPath)?;
-    let best =
-        if by_path.plan.seconds <= by_index.plan.seconds { &by_path } else { &by_index };
+    let best = if by_path.plan.seconds <= by_index.plan.seconds { &by_path } else { &by_index };
     let classes: usize = work.types.iter().map(Vec::len).sum();
     // A class is a type of its own in the plan, and a job takes one class of each type that it has work for.
     let amounts = |job: usize| -> Vec<String> {

@@ -98,7 +98,9 @@ pub fn solve(text: &str) -> Result<Answer, PlanError> {
     let interval = stated.interval_seconds.unwrap_or(plain.interval);
     if !(interval.is_finite() && interval > 0.0) {
         let expected = "seconds, more than 0";
-        return Err(InputError::wrong(0, "interval_seconds", &interval.to_string(), expected).into());
+        return Err(
+            InputError::wrong(0, "interval_seconds", &interval.to_string(), expected).into()
+        );
     }
     let ways = [
         ("earliest job first (EJF)", Order::Earliest, Binding::Monotasks),
@@ -143,7 +145,8 @@ fn read_job(job: &StatedJob, kinds: &[String]) -> Result<DagJob, PlanError> {
         let mut chain = Vec::with_capacity(stage.chain.len());
         for (name, amount) in &stage.chain {
             let kind = kinds.iter().position(|kind| kind == name);
-            let unknown = || InputError::unknown(0, "chain", name, kinds.iter().map(String::as_str));
+            let unknown =
+                || InputError::unknown(0, "chain", name, kinds.iter().map(String::as_str));
             chain.push(Monotask { kind: kind.ok_or_else(unknown)?, amount: *amount });
         }
         let after = stage.after.iter().map(|name| earlier(&names[..at], &stage.name, name));

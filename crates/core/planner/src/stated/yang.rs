@@ -52,7 +52,9 @@ pub fn solve(text: &str) -> Result<Answer, PlanError> {
         .map(|one| EdgeDevice { name: one.name.clone(), flops: one.flops })
         .collect();
     if !stated.arrivals_seconds.is_sorted() {
-        return Err(InputError::wrong(0, "arrivals_seconds", "", "moments in ascending order").into());
+        return Err(
+            InputError::wrong(0, "arrivals_seconds", "", "moments in ascending order").into()
+        );
     }
     let edge = Edge::new(&cnn, &devices, stated.bytes_per_second)?;
     let most = stated.latency_max_seconds.unwrap_or(f64::INFINITY);

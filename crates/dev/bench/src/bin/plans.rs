@@ -63,12 +63,15 @@ fn main() -> Result<()> {
     let described = generate(&spec, &Catalog::builtin(), &on)?;
     let catalog = described.catalog.without_plans(&on);
     let measured_only = Workload { catalog, ..described.clone() };
-    println!("policy  moment with plans ms  without ms  ratio  bound  first half s  without s  reference s");
+    println!(
+        "policy  moment with plans ms  without ms  ratio  bound  first half s  without s  reference s"
+    );
     let mut missed = 0;
     for policy in ["gavel", "sia"] {
         let (mut with, mut without) = ((f64::INFINITY, 0.0), (f64::INFINITY, 0.0));
         for _ in 0..flags.runs {
-            let least = |known: (f64, f64), new: (f64, f64)| if new.0 < known.0 { new } else { known };
+            let least =
+                |known: (f64, f64), new: (f64, f64)| if new.0 < known.0 { new } else { known };
             with = least(with, measured(policy, &described, &on)?);
             without = least(without, measured(policy, &measured_only, &on)?);
         }

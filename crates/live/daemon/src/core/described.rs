@@ -31,13 +31,15 @@ impl Core {
     /// Makes models of the descriptions of a submission.
     pub(super) fn describe(&mut self, specs: &[JobSpec]) -> Result<(), Problem> {
         let models = || specs.iter().filter_map(|spec| spec.model.as_deref());
-        let unknown = |text: &&str| Described::is_one(text) && self.options.catalog.find(text).is_none();
+        let unknown =
+            |text: &&str| Described::is_one(text) && self.options.catalog.find(text).is_none();
         let new = models().filter(unknown).count();
         if new == 0 {
             return Ok(());
         }
         let is_described = |model: &Arc<trainyard_profile::ModelProfile>| model.described.is_some();
-        let known = self.options.catalog.shared().iter().filter(|model| is_described(model)).count();
+        let known =
+            self.options.catalog.shared().iter().filter(|model| is_described(model)).count();
         if known + new > DESCRIBED_MAX {
             let detail = format!(
                 "{DESCRIBED_MAX} models are described at most: use one that is known, or profiles (`serve --profiles`)"

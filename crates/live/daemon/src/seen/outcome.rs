@@ -37,7 +37,13 @@ impl DaemonSnapshot {
             job: job.0,
             state: live.state.phase.into(),
             since: self.unix(explained.since),
-            reasons: sentences.chain(absent).chain(ill).chain(hang).chain(shared).chain(divided).collect(),
+            reasons: sentences
+                .chain(absent)
+                .chain(ill)
+                .chain(hang)
+                .chain(shared)
+                .chain(divided)
+                .collect(),
             data: (explained.reasons.iter())
                 .map(|reason| serde_json::to_value(reason).unwrap_or_default())
                 .collect(),
