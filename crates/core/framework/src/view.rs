@@ -116,6 +116,12 @@ pub trait Beliefs: Send + Sync {
         None
     }
 
+    /// How the job's model would be divided over GPUs, in a few words, or why it fits in no way; nothing for a job whose
+    /// model was not described.
+    fn division(&self, _job: &Job, _on: &Config) -> Option<Result<String, String>> {
+        None
+    }
+
     /// The same beliefs once more, to be thought on while these go on learning.
     fn copied(&self) -> Arc<dyn Beliefs>;
 

@@ -14,7 +14,11 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     about: "threads for each operator by a hill climb in the first steps, and operators side by side on one CPU",
     paper: "Liu, Li, Kestor and Vetter, Runtime Concurrency Control and Operation Scheduling for High Performance Neural Network Training, IPDPS 2019",
     partial: "times by threads are a curve that the caller states; no measurement of ours stands behind them",
-    problem: Problem::Other("threads and co-running of operators on a CPU (library: cc_os)"),
+    problem: Problem::Stated {
+        what: "threads and co-running of operators on a CPU",
+        solve: crate::stated::solve_cc_os,
+        example: crate::stated::CC_OS,
+    },
 };
 
 /// One operator on a CPU.

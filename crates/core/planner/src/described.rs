@@ -61,12 +61,12 @@ impl Described {
         let shape = match first {
             "transformer" => Shape::Transformer(Transformer::parse(&rest.join(" "))?),
             "cnn" => Shape::Cnn(Cnn::parse(&rest.join(" "))?),
-            name if rest.is_empty() => Shape::Transformer(Transformer::named(name).ok_or_else(
-                || {
+            name if rest.is_empty() => {
+                Shape::Transformer(Transformer::named(name).ok_or_else(|| {
                     let names = Transformer::names().chain(["transformer", "cnn"]);
                     InputError::unknown(0, "model", name, names)
-                },
-            )?),
+                })?)
+            }
             _ => {
                 let expected = "only `batch=` after the name of a model";
                 return Err(InputError::wrong(0, "model", &rest.join(" "), expected));
@@ -81,7 +81,8 @@ impl Described {
             Shape::Transformer(model) => STATE_BYTES * model.parameters(),
             Shape::Cnn(model) => match model.graph(STAND_IN, 1) {
                 Ok(graph) => {
-                    STATE_FACTOR * graph.operators.iter().map(|one| one.parameter_bytes).sum::<f64>()
+                    STATE_FACTOR
+                        * graph.operators.iter().map(|one| one.parameter_bytes).sum::<f64>()
                 }
                 Err(_) => 0.0,
             },
@@ -396,7 +397,7 @@ mod tests {
         assert_eq!((read.text.as_str(), read.batch), ("gpt-7.5b batch=512", 512));
         let cases = [
             ("gpt-7.5b", "batch"),
-            ("gpt-75b batch=512", "did you mean `gpt-76b`"),
+            ("gpt-75b batch=512", "did you mean `gpt-7.5b`"),
             ("gpt-7.5b batch=0", "a whole number from 1"),
             ("gpt-7.5b fast batch=8", "only `batch=`"),
             ("transformer layers=24 hidden=1000 heads=16 batch=8", "a divisor"),

@@ -15,7 +15,11 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     about: "where to cut each of many inferences between a device and a server, and their order",
     paper: "Duan and Wu, Joint Optimization of DNN Partition and Scheduling for Mobile Cloud Computing, ICPP 2021",
     partial: "the server takes no time; graphs of more than 64 operators are cut along one order",
-    problem: Problem::Other("cuts and order of inferences (library: duan_wu)"),
+    problem: Problem::Stated {
+        what: "cuts and order of inferences",
+        solve: crate::stated::solve_duan_wu,
+        example: crate::stated::DUAN_WU,
+    },
 };
 
 /// What a cut costs: everything before it runs locally, and what crosses it is uploaded.

@@ -118,7 +118,10 @@ pub fn parse(text: &str) -> Result<Evidence, InputError> {
         return missing("profiles", "micro-batches in ascending order, each once");
     }
     for case in &evidence.cases {
-        if case.seconds.is_nan() || case.seconds <= 0.0 || case.micro_batch * case.micro_batches == 0 {
+        if case.seconds.is_nan()
+            || case.seconds <= 0.0
+            || case.micro_batch * case.micro_batches == 0
+        {
             let expected = "a step of at least one sample, in seconds above 0";
             return Err(InputError::wrong(0, "cases", &case.seconds.to_string(), expected));
         }
@@ -148,11 +151,7 @@ pub fn compare(evidence: &Evidence) -> Result<Vec<Compared>, PlanError> {
 }
 
 /// A pipeline of one stage with the times of the layers, which lie on a line between the micro-batches measured.
-fn from_layers(
-    profiles: &[LayerTimes],
-    case: &Case,
-    recomputes: bool,
-) -> Result<f64, PlanError> {
+fn from_layers(profiles: &[LayerTimes], case: &Case, recomputes: bool) -> Result<f64, PlanError> {
     let (first, last) = (&profiles[0], &profiles[profiles.len() - 1]);
     let part = match last.batch - first.batch {
         0 => 0.0,
@@ -263,9 +262,8 @@ mod tests {
 
     #[test]
     fn a_step_is_its_passes_its_second_forward_passes_and_its_update() {
-        let seconds = |recompute: &str| {
-            compare(&parse(&text(recompute)).unwrap()).unwrap()[0].from_layers
-        };
+        let seconds =
+            |recompute: &str| compare(&parse(&text(recompute)).unwrap()).unwrap()[0].from_layers;
         // Three micro-batches of two samples: 3 (2 * 0.2 + 2 * 0.4), and the update of both.
         assert!((seconds("nothing") - 3.62).abs() < 1e-9);
         assert!((seconds("all") - 3.62 - 3.0 * 0.2).abs() < 1e-9);

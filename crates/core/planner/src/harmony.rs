@@ -13,7 +13,11 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     about: "packs of layers swapped between host and devices of one machine, for models larger than its memory",
     paper: "Li, Phanishayee, Murray, Tarnawski, Kim, Harmony: Overcoming the Hurdles of GPU Memory Capacity to Train Massive DNN Models, VLDB 2022",
     partial: "weights are swapped and activations are not; no separate packs and micro-batches for the two passes",
-    problem: Problem::Other("training by swaps on one machine (library: harmony)"),
+    problem: Problem::Stated {
+        what: "training by swaps on one machine",
+        solve: crate::stated::solve_harmony,
+        example: crate::stated::HARMONY,
+    },
 };
 
 /// A way to train by swaps.

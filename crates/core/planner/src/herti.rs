@@ -21,7 +21,11 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     about: "inference before a deadline on unequal devices of one chip, at the least energy: learnt and exact",
     paper: "HERTI: A Reinforcement Learning-Augmented System for Efficient Real-Time Inference on Heterogeneous Embedded Systems, PACT 2021",
     partial: "chains of segments; rewards and states of the learner are ours, the paper's are not known to us",
-    problem: Problem::Other("inference before a deadline on one chip (library: herti)"),
+    problem: Problem::Stated {
+        what: "inference before a deadline on one chip",
+        solve: crate::stated::solve_herti,
+        example: crate::stated::HERTI,
+    },
 };
 
 /// A way to run a segment: a device at a clock rate, or two devices that share it.

@@ -8,6 +8,7 @@
 //! - [`plan`]: what planners are asked and what they answer; [`timeline`]: a run as text and as a picture.
 //! - [`described`]: the best division of a model that was described, for any configuration of GPUs; what policies ask.
 //! - [`evidence`]: what was measured of a model, beside what is predicted of it.
+//! - [`stated`]: problems as JSON, for planners of other things than the training of one model.
 //! - [`registry`]: the one table of planners, one file each.
 //!
 //! Nothing here reads a clock or a file.
@@ -36,6 +37,7 @@ pub mod registry;
 pub mod schedule;
 pub mod simulate;
 pub mod spotlight;
+pub mod stated;
 pub mod timeline;
 pub mod transformer;
 pub mod ursa;

@@ -18,7 +18,11 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     about: "sizes and start times of moldable jobs with dependencies, on several types of capacity",
     paper: "Perotin, Sun and Raghavan, Multi-Resource List Scheduling of Moldable Parallel Jobs under Precedence Constraints, ICPP 2021",
     partial: "allocations come from a greedy descent instead of the rounded linear program; types of unequal speed and uncertain times are ours",
-    problem: Problem::Other("sizes and start times of a workflow (library: perotin)"),
+    problem: Problem::Stated {
+        what: "sizes and start times of a workflow",
+        solve: crate::stated::solve_perotin,
+        example: crate::stated::PEROTIN,
+    },
 };
 
 /// The golden ratio.

@@ -1,5 +1,6 @@
 //! The one table that makes planners exist.
 
+use crate::stated::Answer;
 use crate::{PlanError, Proposal, Request};
 use crate::{cc_os, dapple, duan_wu, harmony, herti, perotin, pesto, ptd_p, spotlight, ursa, yang};
 
@@ -8,8 +9,15 @@ use crate::{cc_os, dapple, duan_wu, harmony, herti, perotin, pesto, ptd_p, spotl
 pub enum Problem {
     /// Training of one model on a cluster: what `trainyard split` asks.
     Training(fn(&Request<'_>) -> Result<Vec<Proposal>, PlanError>),
-    /// Something else, under the function of the library that is named.
-    Other(&'static str),
+    /// Something else, stated as JSON: what it is, who solves it, and an input.
+    Stated {
+        /// What it is, in a few words.
+        what: &'static str,
+        /// Solves an input.
+        solve: fn(&str) -> Result<Answer, PlanError>,
+        /// An input.
+        example: &'static str,
+    },
 }
 
 /// One planner.

@@ -17,7 +17,11 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     about: "jobs of monotasks with a queue for each kind of capacity, placed where capacity would stand idle",
     paper: "Jin et al., Improving Resource Utilization by Timely Fine-Grained Scheduling (Ursa), EuroSys 2020",
     partial: "no policy of jobs on GPUs: a simulation of its own; sizes of monotasks are known before",
-    problem: Problem::Other("jobs of monotasks on workers (library: ursa)"),
+    problem: Problem::Stated {
+        what: "jobs of monotasks on workers",
+        solve: crate::stated::solve_ursa,
+        example: crate::stated::URSA,
+    },
 };
 
 /// A worker: for each kind of capacity how many monotasks run at once, and how fast each.

@@ -20,7 +20,11 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     about: "a pipeline of strips of a convolutional network over unequal edge devices, and the scheme by load",
     paper: "Yang et al., Cooperative pipelined inference of CNNs on heterogeneous edge devices (PICO), ICDCS 2021, arXiv 2206.08662",
     partial: "chains of layers; a network without branches",
-    problem: Problem::Other("inference of a CNN on edge devices (library: yang)"),
+    problem: Problem::Stated {
+        what: "inference of a CNN on edge devices",
+        solve: crate::stated::solve_yang,
+        example: crate::stated::YANG,
+    },
 };
 
 /// One edge device.

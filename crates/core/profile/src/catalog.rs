@@ -47,12 +47,21 @@ impl Catalog {
 
     /// The model of that name.
     pub fn find(&self, name: &str) -> Option<ModelId> {
-        self.ids.get(name).copied()
+        let known = self.ids.get(name).copied();
+        // Spaces do not make another model of a description.
+        let plain = || name.split_whitespace().collect::<Vec<_>>().join(" ");
+        known.or_else(|| {
+            Described::is_one(name).then(plain).and_then(|it| self.ids.get(&it).copied())
+        })
     }
 
     /// The model of that name, or a fault that names the nearest one.
     pub fn lookup(&self, line: u64, field: &str, name: &str) -> Result<ModelId, InputError> {
-        self.find(name).ok_or_else(|| InputError {
+        let found = self.find(name);
+        if found.is_none() && Described::is_one(name) {
+            Described::parse(name).map_err(|fault| InputError { line, ..fault })?;
+        }
+        found.ok_or_else(|| InputError {
             nearest: nearest(name, self.names()).map(str::to_owned),
             ..InputError::wrong(line, field, name, "the name of a model in the catalog")
         })
@@ -74,10 +83,6 @@ impl Catalog {
             return self.lookup(line, field, name).map(|id| (id, false));
         }
         let described = Described::parse(name).map_err(|fault| InputError { line, ..fault })?;
-        // Spaces do not make another model.
-        if let Some(known) = self.find(&described.text) {
-            return Ok((known, false));
-        }
         Ok((self.add(ModelProfile::described(described)), true))
     }
 
@@ -136,7 +141,7 @@ mod tests {
         assert!(is_new && catalog.get(id).described.is_some());
         assert_eq!(catalog.resolve(2, "model", "gpt-7.5b   batch=512").unwrap(), (id, false));
         let fault = catalog.resolve(3, "model", "gpt-75b batch=512").unwrap_err();
-        assert_eq!((fault.line, fault.nearest.as_deref()), (3, Some("gpt-76b")));
+        assert_eq!((fault.line, fault.nearest.as_deref()), (3, Some("gpt-7.5b")));
     }
 
     #[test]

@@ -61,5 +61,5 @@ pub use model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost, StageTimes};
 pub use phases::{Monitored, Phase};
 pub use speeds::Speeds;
 pub use traffic::ModelTraffic;
-pub use trainyard_planner::Described;
 pub use training::{BatchLimits, BatchSplit, Iteration, Pace, Training};
+pub use trainyard_planner::Described;

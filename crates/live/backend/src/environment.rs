@@ -190,6 +190,9 @@ fn trainyard(order: &LaunchOrder, seat: &Seat<'_>) -> Vec<(&'static str, String)
             order.batch_parts.iter().map(|part| format!("{part:.6}")).collect();
         all.push(("TRAINYARD_BATCH_PARTS", parts.join(",")));
     }
+    if !order.division.is_empty() {
+        all.push(("TRAINYARD_DIVISION", order.division.clone()));
+    }
     if let Some(index) = order.array_index {
         all.push(("TRAINYARD_ARRAY_INDEX", index.to_string()));
     }

@@ -79,6 +79,9 @@ pub struct LaunchOrder {
     /// that all of them end a step at once. Empty where they are alike or speeds are not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub batch_parts: Vec<f64>,
+    /// How its model is to be divided over its GPUs, in a few words; empty where that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub division: String,
     /// The elements of its array: the index of this one.
     pub array_index: Option<u32>,
     /// The id of the first job of its array.

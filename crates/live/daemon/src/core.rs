@@ -21,6 +21,7 @@
 
 mod acts;
 mod aside;
+mod described;
 mod ending;
 mod gpus;
 mod hangs;

@@ -192,6 +192,12 @@ impl Beliefs for Learnt {
         cost
     }
 
+    fn division(&self, job: &Job, on: &Config) -> Option<Result<String, String>> {
+        let profiled = self.has_profile(job);
+        let division = profiled.then(|| self.speeds.division(job.model, on)).flatten()?;
+        Some(division.map(|chosen| chosen.summary))
+    }
+
     fn batch_limits(&self, job: &Job, kind: GpuType) -> Option<BatchLimits> {
         self.has_profile(job).then(|| self.speeds.batch_limits(job.model, kind)).flatten()
     }

@@ -71,6 +71,10 @@ impl Beliefs for Frozen {
         self.0.suspend(job, on, memory_mib)
     }
 
+    fn division(&self, job: &Job, on: &Config) -> Option<Result<String, String>> {
+        self.0.division(job, on)
+    }
+
     fn work(&self, job: &Job) -> Option<Work> {
         self.0.work(job)
     }

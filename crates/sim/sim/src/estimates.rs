@@ -123,6 +123,10 @@ impl Beliefs for Estimates {
         Some(self.speeds.suspend(memory_mib))
     }
 
+    fn division(&self, job: &Job, on: &Config) -> Option<Result<String, String>> {
+        Some(self.speeds.division(job.model, on)?.map(|chosen| chosen.summary))
+    }
+
     fn skew(&self, job: &Job) -> Option<f64> {
         self.speeds.skew(job.model)
     }

@@ -146,7 +146,8 @@ fn estimates(
     let believed = match (options.pairs_known, options.tells_plans) {
         (1.0.., true) => Arc::clone(speeds),
         (part, tells_plans) => {
-            let known = if part < 1.0 { told(catalog, part, options.seed) } else { catalog.clone() };
+            let known =
+                if part < 1.0 { told(catalog, part, options.seed) } else { catalog.clone() };
             let known = if tells_plans { known } else { known.without_plans(cluster) };
             Arc::new(bound(&known, cluster, options))
         }

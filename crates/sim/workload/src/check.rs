@@ -201,8 +201,15 @@ impl<'a> Sizes<'a> {
         let cluster = self.cluster;
         let at_most = if cluster.rules.is_none() { u32::MAX } else { want.gpus_max };
         let memory = want.gpu_memory_mib;
-        let sort =
-            (want.kinds.to_vec(), want.pool, want.nodes_max, memory, host.0, host.1, (at_most, want.across_kinds));
+        let sort = (
+            want.kinds.to_vec(),
+            want.pool,
+            want.nodes_max,
+            memory,
+            host.0,
+            host.1,
+            (at_most, want.across_kinds),
+        );
         *self.seen.entry(sort).or_insert_with(|| cluster.largest_size(want, at_most))
     }
 }

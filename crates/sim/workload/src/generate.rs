@@ -3,6 +3,7 @@
 use crate::elasticflow;
 use crate::gavel::{self, Sizes};
 use crate::laws::{Draw, cumulated};
+use crate::llm;
 use crate::reference::Reference;
 use crate::spec::{Arrival, Like, Spec};
 use crate::{TraceJob, Workload};
@@ -23,6 +24,7 @@ pub fn generate(spec: &Spec, catalog: &Catalog, cluster: &Cluster) -> Result<Wor
         Like::GavelSingle => gavel::generate(spec, catalog, Sizes::One),
         Like::GavelMultiple => gavel::generate(spec, catalog, Sizes::Several),
         Like::Elasticflow => elasticflow::generate(spec, catalog),
+        Like::Llm => llm::generate(spec, catalog, cluster),
     }
 }
 

@@ -29,6 +29,7 @@ pub mod generate;
 pub mod import;
 mod intake;
 pub mod laws;
+mod llm;
 pub mod muri;
 mod network;
 mod network_toml;

@@ -70,6 +70,24 @@ impl Reference {
         }
     }
 
+    /// The type with the most memory on which a described model fits, and the smallest power of two of its GPUs that hold
+    /// it; nothing where it fits on none.
+    pub fn fewest(&self, model: ModelId) -> Option<(GpuType, u32)> {
+        let mut kinds: Vec<usize> = (0..self.kinds.len()).collect();
+        kinds.sort_by_key(|index| std::cmp::Reverse(self.kinds[*index].0));
+        kinds.into_iter().find_map(|index| {
+            let kind = GpuType(index as u8);
+            let sizes = (0..).map(|power| 1u32 << power);
+            let mut sizes = sizes.take_while(|gpus| *gpus <= self.gpus_of(kind));
+            Some((kind, sizes.find(|gpus| self.fits(model, kind, *gpus))?))
+        })
+    }
+
+    /// GPUs of a type.
+    pub fn gpus_of(&self, kind: GpuType) -> u32 {
+        self.kinds.get(kind.index()).map_or(0, |kind| kind.2)
+    }
+
     fn fits(&self, model: ModelId, kind: GpuType, gpus: u32) -> bool {
         self.speeds.rate(model, &self.packed(kind, gpus)).is_some()
     }

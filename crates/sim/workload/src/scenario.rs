@@ -269,8 +269,8 @@ fn read_cluster(lines: &[Line<'_>]) -> Result<Cluster, InputError> {
 /// `described big gpt-7.5b batch=512`.
 fn read_described(line: &Line<'_>) -> Result<ModelProfile, InputError> {
     let (name, text) = line.rest.split_once(char::is_whitespace).unwrap_or((line.rest, ""));
-    let described = Described::parse(text)
-        .map_err(|fault| InputError { line: line.number, ..fault })?;
+    let described =
+        Described::parse(text).map_err(|fault| InputError { line: line.number, ..fault })?;
     Ok(ModelProfile { name: name.to_owned(), ..ModelProfile::described(described) })
 }
 

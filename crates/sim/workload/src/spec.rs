@@ -109,6 +109,9 @@ pub enum Like {
     GavelMultiple,
     /// ElasticFlow's for its Figure 10: elastic jobs of fourteen types with deadlines; their speeds must be known.
     Elasticflow,
+    /// Ours for clusters that train large models: transformers divided in three dimensions, elastic in their copies,
+    /// beside small measured jobs; some of both fail.
+    Llm,
 }
 
 /// When jobs come. All but the last are Poisson.

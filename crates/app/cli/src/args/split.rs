@@ -55,6 +55,12 @@ pub struct SplitArgs {
 pub struct PlannersArgs {
     /// A planner to explain.
     pub name: Option<String>,
+    /// Let it solve a problem that is stated as JSON.
+    #[arg(long, value_name = "FILE", requires = "name", conflicts_with = "example")]
+    pub run: Option<PathBuf>,
+    /// Print an input for --run.
+    #[arg(long, requires = "name")]
+    pub example: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -1,10 +1,12 @@
 //! `trainyard planners`: the table of planners.
 
 use crate::args::PlannersArgs;
+use crate::commands::split::failure;
 use crate::failure::Failure;
 use crate::output::Output;
 use serde_json::{Value, json};
 use trainyard_diagnostic::InputError;
+use trainyard_experiment::files::read_text;
 use trainyard_planner::registry::{PLANNERS, PlannerEntry, Problem};
 use trainyard_report::SCHEMA_VERSION;
 use trainyard_report::table::listing;
@@ -15,6 +17,9 @@ pub fn run(args: &PlannersArgs, output: &Output) -> Result<(), Failure> {
         None => PLANNERS.to_vec(),
         Some(name) => vec![named(name)?],
     };
+    if args.example || args.run.is_some() {
+        return solved(shown[0], args, output);
+    }
     if args.json {
         let entries: Vec<Value> = shown.iter().map(|entry| row(entry)).collect();
         return output.print_json(
@@ -36,6 +41,28 @@ pub fn run(args: &PlannersArgs, output: &Output) -> Result<(), Failure> {
     output.print(&listing(&["name", "plans", "what it is"], &rows, output.ink, output.width))
 }
 
+/// An example of a stated problem, or what the planner says of one.
+fn solved(entry: &PlannerEntry, args: &PlannersArgs, output: &Output) -> Result<(), Failure> {
+    let Problem::Stated { solve, example, .. } = entry.problem else {
+        let expected = "a planner of stated problems; this one divides models: `trainyard split`";
+        return Err(Failure::flag("NAME", entry.name, expected));
+    };
+    let Some(file) = &args.run else { return output.print(example) };
+    let source = file.display().to_string();
+    let answer = solve(&read_text(file)?).map_err(|error| failure(&source, error))?;
+    if args.json {
+        return output.print_json(&json!({
+            "schema_version": SCHEMA_VERSION,
+            "kind": "planner-answer",
+            "planner": entry.name,
+            "summary": answer.summary,
+            "answer": answer.data,
+        }));
+    }
+    let table = listing(&answer.heading, &answer.rows, output.ink, output.width);
+    output.print(&format!("{}\n\n{table}", answer.summary))
+}
+
 /// A planner by its name, or the nearest one in the message.
 pub fn named(name: &str) -> Result<&'static PlannerEntry, Failure> {
     let names = PLANNERS.iter().map(|entry| entry.name);
@@ -46,7 +73,9 @@ pub fn named(name: &str) -> Result<&'static PlannerEntry, Failure> {
 fn plans(entry: &PlannerEntry) -> String {
     match entry.problem {
         Problem::Training(_) => "training of one model".to_owned(),
-        Problem::Other(what) => what.to_owned(),
+        Problem::Stated { what, .. } => {
+            format!("{what} (`trainyard planners {} --run`)", entry.name)
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::args::SplitArgs;
 use crate::commands::planners::named;
 use crate::failure::Failure;
 use crate::output::Output;
+pub use given::failure;
 use given::{Given, Model};
 use serde_json::{Value, json};
 use trainyard_diagnostic::InputError;
@@ -76,7 +77,7 @@ fn ask(given: &Given, devices: &DeviceGraph, planners: &[&'static PlannerEntry])
     };
     let ask = |entry: &&'static PlannerEntry| match entry.problem {
         Problem::Training(plan) => Some((entry.name, plan(&request))),
-        Problem::Other(_) => None,
+        Problem::Stated { .. } => None,
     };
     planners.iter().filter_map(ask).collect()
 }

@@ -6,6 +6,8 @@ mod choosing;
 #[cfg(feature = "live")]
 mod daemon;
 #[cfg(feature = "live")]
+mod described;
+#[cfg(feature = "live")]
 mod descriptors;
 #[cfg(feature = "live")]
 mod elastic;

@@ -2,7 +2,7 @@
 
 use crate::pipeline::{Chunk, Move, Pipeline};
 use crate::schedule::Schedule;
-use crate::transformer::{EFFICIENCY, STATE_BYTES};
+use crate::transformer::{EFFICIENCY, Efficiency, STATE_BYTES};
 use crate::{DeviceGraph, PlanError, Transformer};
 
 /// The part of a port's rate that a ring of devices of one machine gets; fitted together with
@@ -143,7 +143,16 @@ pub struct Costs<'a> {
 impl<'a> Costs<'a> {
     /// The costs of a split.
     pub fn new(model: &'a Transformer, machines: &'a Machines, split: Split) -> Costs<'a> {
-        let flops = EFFICIENCY.flops(machines.peak_flops, model.hidden);
+        Costs::with_efficiency((model, machines), split, &EFFICIENCY)
+    }
+
+    /// The same where matrices get another part of the peak.
+    pub fn with_efficiency(
+        (model, machines): (&'a Transformer, &'a Machines),
+        split: Split,
+        efficiency: &Efficiency,
+    ) -> Costs<'a> {
+        let flops = efficiency.flops(machines.peak_flops, model.hidden);
         Costs { model, machines, split, flops }
     }
 

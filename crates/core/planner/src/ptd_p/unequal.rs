@@ -117,7 +117,9 @@ pub fn search(model: &Transformer, groups: &[Group], batch: u32) -> Result<Unequ
                 }
                 for split in splits((tensor, data), stages.len() as u32, batch) {
                     match assign((model, groups), split, &stages) {
-                        Ok(found) if best.as_ref().is_none_or(|one| found.seconds < one.seconds) => {
+                        Ok(found)
+                            if best.as_ref().is_none_or(|one| found.seconds < one.seconds) =>
+                        {
                             best = Some(found);
                         }
                         Ok(_) => {}
@@ -209,9 +211,8 @@ fn assign(
     let times: Vec<f64> = (0..count).map(|at| seconds(at, layers[at])).collect();
     let slowest = times.iter().copied().fold(0.0, f64::max);
     let moved: f64 = (0..count - 1).map(|at| 2.0 * costs[stages[at]].hand_over()).sum();
-    let synchronise = (0..count).map(|at| {
-        costs[stages[at]].synchronise_layers(layers[at], at == 0 || at + 1 == count)
-    });
+    let synchronise = (0..count)
+        .map(|at| costs[stages[at]].synchronise_layers(layers[at], at == 0 || at + 1 == count));
     let synchronise = synchronise.fold(0.0, f64::max);
     // All but the slowest stage are passed once beside it.
     let once = times.iter().sum::<f64>() - slowest;

@@ -62,7 +62,8 @@ pub(crate) struct LinkClasses {
 impl LinkClasses {
     pub(crate) fn of(cluster: &Cluster) -> Option<LinkClasses> {
         let links = OnLinks::new(cluster)?;
-        let whole = |own: &Vec<u64>| own.last().filter(|mbps| **mbps < u64::MAX).map(|it| *it as f64);
+        let whole =
+            |own: &Vec<u64>| own.last().filter(|mbps| **mbps < u64::MAX).map(|it| *it as f64);
         let inside = links.inside.iter().map(whole).collect();
         Some(LinkClasses { inside, rack_mbps: links.rack_mbps, core_mbps: links.core_mbps })
     }

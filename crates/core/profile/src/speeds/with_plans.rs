@@ -142,7 +142,8 @@ mod tests {
         assert_eq!(cost(32, 64), Span::ZERO);
         let sizes = [4, 8, 16, 32];
         let cut = |gpus: u32| speeds.division(id, &on(gpus)).and_then(Result::ok).map(|it| it.cut);
-        let pair = sizes.windows(2).find(|pair| cut(pair[0]).is_some() && cut(pair[0]) != cut(pair[1]));
+        let pair =
+            sizes.windows(2).find(|pair| cut(pair[0]).is_some() && cut(pair[0]) != cut(pair[1]));
         let pair = pair.expect("a small size is cut otherwise than a large one");
         assert!(cost(pair[0], pair[1]) > Span::secs(10), "{pair:?}");
         let free = speeds.clone().with_costs(CostModel::Free);
@@ -159,6 +160,9 @@ mod tests {
         let told = Speeds::new(&plain, &cluster);
         let on = Config::packed(GpuType(0), points[0].gpus, 8);
         assert_eq!(told.rate(id, &on), speeds.rate(id, &on));
-        assert!(told.rate(id, &Config::packed(GpuType(1), 1, 8)).is_some(), "it is not known to be too large");
+        assert!(
+            told.rate(id, &Config::packed(GpuType(1), 1, 8)).is_some(),
+            "it is not known to be too large"
+        );
     }
 }

@@ -99,6 +99,7 @@ impl Core {
             has_checkpoint: record.has_checkpoint,
             batch: allocation.knobs.batch.or(stated),
             batch_parts: self.batch_parts(&record.submission.job, allocation),
+            division: self.division(&record.submission.job, allocation),
             time_limit_seconds: self.time_left(record),
             limits: self.limits(&announced, gpus),
             ..announced

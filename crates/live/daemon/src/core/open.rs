@@ -1,5 +1,6 @@
 //! From the store to a core: jobs as they were kept, attempts as the backend finds them.
 
+use super::described;
 use super::gpus::Chart;
 use super::names::{self, KIN_FROM};
 use super::{Core, CoreOptions, KeptPools, KeptWindows, Order, Trial, Turn};
@@ -183,6 +184,7 @@ impl Core {
     fn restore(&mut self, rows: Vec<JobRow>, usage: &[Usage]) -> Result<(), StartError> {
         let mut jobs: Vec<(Arc<Job>, SavedState)> = Vec::with_capacity(rows.len());
         let mut records = IdMap::default();
+        let mut is_described = false;
         // Row by row, so that the texts and what is made of them are never there all at once.
         for row in rows {
             let unreadable = |fault: serde_json::Error| StartError::Row {
@@ -191,6 +193,8 @@ impl Core {
             };
             let mut submission: Submission = serde_json::from_str(&row.spec).map_err(unreadable)?;
             let mut course: PersistedRun = serde_json::from_str(&row.state).map_err(unreadable)?;
+            let models = submission.spec.model.as_deref().into_iter();
+            is_described |= described::resolve_all(&mut self.options.catalog, models);
             self.bring_up_to_date(&mut submission)?;
             course.kept.state.planned = None;
             let kept = course.kept.clone();
@@ -203,6 +207,9 @@ impl Core {
         let ends = satisfied(jobs.iter().map(|(job, _)| job.as_ref()), &records);
         self.check_held(&jobs)?;
         self.records = Arc::new(records);
+        if is_described {
+            self.believe_anew();
+        }
         self.engine.restore(self.now, jobs, &ends, usage);
         for node in self.drained_nodes() {
             self.engine.apply(self.now, Event::NodeDrained(node));

@@ -57,6 +57,7 @@ impl Core {
                 return repeated(&print, &digest, &answer, key);
             }
         }
+        self.describe(&request.jobs)?;
         let mut checked = Vec::new();
         for (index, spec) in request.jobs.iter().enumerate() {
             let allowed = self.allow(caller, spec);
@@ -313,6 +314,9 @@ impl Core {
                     .map_err(|fault| Problem::field(Code::BadInput, "model", fault.to_string()))?,
             ),
         };
+        if let Some(reason) = model.and_then(|model| self.fits_nowhere(model, &want)) {
+            return Err(Problem::field(Code::Infeasible, "model", reason));
+        }
         for job in &spec.after {
             self.check_after(*job, ends)?;
         }

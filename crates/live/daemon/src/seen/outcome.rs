@@ -35,11 +35,18 @@ impl DaemonSnapshot {
         let hang = record.and_then(|record| self.hang_of(live, record));
         let hang = hang.map(|hang| self.hang_words(&hang));
         let shared = self.shared.get(&job).map(messages::sharing);
+        let divided = self.divided(live);
         Some(WhyAnswer {
             job: job.0,
             state: live.state.phase.into(),
             since: self.unix(explained.since),
-            reasons: sentences.chain(absent).chain(ill).chain(hang).chain(shared).collect(),
+            reasons: sentences
+                .chain(absent)
+                .chain(ill)
+                .chain(hang)
+                .chain(shared)
+                .chain(divided)
+                .collect(),
             data: (explained.reasons.iter())
                 .map(|reason| serde_json::to_value(reason).unwrap_or_default())
                 .collect(),
@@ -47,6 +54,13 @@ impl DaemonSnapshot {
             nearest_change: nearest,
             not_before: not_before.map(|at| self.unix(at)),
         })
+    }
+
+    /// How a described model is divided over what its job holds.
+    fn divided(&self, live: &Live) -> Option<String> {
+        let config = live.state.held.as_ref()?.config(&self.snapshot.state.cluster);
+        let division = self.snapshot.beliefs.division(&live.spec, &config)?.ok()?;
+        Some(format!("its model is divided over its GPUs: {division}"))
     }
 
     /// GPUs that a job could use if they were not ill.

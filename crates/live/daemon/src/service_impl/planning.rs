@@ -119,7 +119,7 @@ fn row(
             holds: crate::core::holds(&state.cluster, place),
             moved: in_the_way,
             starts_in_seconds: Some(0.0),
-            why: String::new(),
+            why: divided(job, place, seen),
         };
     }
     let verdict = decision.verdicts.iter().find(|(id, _)| *id == job.id);
@@ -152,6 +152,13 @@ fn row(
         starts_in_seconds,
         why,
     }
+}
+
+/// How a described model would be divided there; nothing is said of any other.
+fn divided(job: &Job, place: &trainyard_types::Allocation, seen: &DaemonSnapshot) -> String {
+    let config = place.config(&seen.snapshot.state.cluster);
+    let division = seen.snapshot.beliefs.division(job, &config).and_then(Result::ok);
+    division.map_or(String::new(), |division| format!("divided: {division}"))
 }
 
 /// Jobs that would lose what they hold.

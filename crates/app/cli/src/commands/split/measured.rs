@@ -20,11 +20,14 @@ pub fn run(file: &Path, args: &SplitArgs, output: &Output) -> Result<(), Failure
         None => WITHIN,
         Some(text) => {
             let part = text.parse().ok().filter(|part: &f64| (0.0..=10.0).contains(part));
-            part.ok_or_else(|| Failure::flag("--within", text, "a part from 0 to 10, such as 0.15"))?
+            part.ok_or_else(|| {
+                Failure::flag("--within", text, "a part from 0 to 10, such as 0.15")
+            })?
         }
     };
     let source = file.display().to_string();
-    let evidence = evidence::parse(&read_text(file)?).map_err(|fault| Failure::input(&source, fault))?;
+    let evidence =
+        evidence::parse(&read_text(file)?).map_err(|fault| Failure::input(&source, fault))?;
     let compared = evidence::compare(&evidence).map_err(|error| failure(&source, error))?;
     match args.json {
         true => output.print_json(&json!({
