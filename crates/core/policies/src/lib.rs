@@ -69,7 +69,9 @@ pub mod hived;
 pub mod horus;
 pub mod hypersched;
 pub mod kube_knots;
+pub mod kube_scheduler;
 pub mod kubeshare;
+pub mod kueue;
 pub mod kungfu;
 pub mod las;
 pub mod least_laxity;
@@ -91,6 +93,8 @@ pub mod srtf;
 pub mod synergy;
 pub mod themis;
 pub mod tiresias;
+pub mod volcano;
+pub mod yarn_capacity;
 
 // What several policies stand on.
 mod afs;
@@ -102,6 +106,7 @@ mod horizon;
 mod ladder;
 mod levels;
 mod muri;
+mod pods;
 mod regrant;
 mod sizes;
 mod tenancy;
