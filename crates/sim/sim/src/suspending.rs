@@ -18,7 +18,7 @@ impl World<'_> {
             return;
         }
         self.catch_up(at, job);
-        let faster = self.leave_links(job);
+        let faster = self.leave_links(at, job);
         let saved = self.checkpointed(at, &self.placed[job]);
         let placed = self.placed.get_mut(job).expect("just found");
         let cost = self.truth.suspend(self.truth.job(job), &placed.config, memory_mib);
