@@ -18,6 +18,7 @@ mod expecting;
 mod fake_nvml;
 #[cfg(feature = "live")]
 mod health;
+mod inference;
 #[cfg(feature = "live")]
 mod live;
 #[cfg(feature = "live")]
