@@ -4,6 +4,7 @@ pub mod collective;
 mod form;
 mod overview;
 mod profile;
+pub mod serving;
 pub mod slurm;
 mod split;
 pub mod store;
@@ -77,6 +78,9 @@ pub enum Command {
     Split(SplitArgs),
     /// List the planners that divide models, or explain one of them.
     Planners(PlannersArgs),
+    /// Serve models: disciplines of inference on generated or recorded requests.
+    #[command(subcommand)]
+    Serving(serving::ServingCommand),
     /// Look at clusters.
     #[command(subcommand)]
     Cluster(ClusterCommand),

@@ -10,6 +10,7 @@ mod policies;
 mod profile;
 mod repeat;
 pub mod reproduce;
+mod serving;
 mod sim;
 pub mod slurm;
 mod split;
@@ -31,6 +32,7 @@ pub fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Policies(args) => policies::run(&args, output),
         Command::Split(args) => split::run(&args, output),
         Command::Planners(args) => planners::run(&args, output),
+        Command::Serving(command) => serving::run(&command, output),
         Command::Cluster(ClusterCommand::Check { cluster, json }) => {
             cluster::check(&cluster, json, output)
         }

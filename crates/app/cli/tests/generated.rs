@@ -61,6 +61,7 @@ fn parts() -> Vec<Part> {
         parts.push(part("docs/guide/taxonomy.md", name, table(&heading, rows)));
     }
     parts.push(part("README.md", "policies", families(&policies, [&placers, &controls, &tuners])));
+    parts.extend(disciplines());
     parts.push(part("docs/guide/commands.md", "commands", commands()));
     let published = told(&["reproduce", "--json"])["tables"].take();
     let published = published.as_array().expect("tables");
@@ -68,6 +69,41 @@ fn parts() -> Vec<Part> {
     parts.push(part("README.md", "published", papers_of(published)));
     parts.push(part(GAVEL, "recorded runs", recorded_runs()));
     parts.extend(FIGURES.map(|(id, name)| part(GAVEL, name, figure(id, published))));
+    parts
+}
+
+/// Disciplines of inference: their pages, and the lists of them.
+fn disciplines() -> Vec<Part> {
+    let told = told(&["serving", "list", "--json"]);
+    let entries = told["entries"].as_array().expect("entries");
+    let mut parts = Vec::new();
+    let (mut pages, mut rows) = (String::new(), Vec::new());
+    for one in entries {
+        let (name, page) = (word(&one["name"]), word(&one["page"]));
+        let partial = match word(&one["partial"]).as_str() {
+            "" => "nothing".to_owned(),
+            partial => partial.to_owned(),
+        };
+        let cells = vec![word(&one["serves"]), word(&one["must_know"]), partial];
+        let card = table(&["serves", "must know", "left out"], [cells]);
+        parts.push(part(&page, "card", format!("{}\n\n{card}", word(&one["about"]))));
+        let setting = |one: &Value| {
+            let default = word(&one["default"]);
+            let default =
+                if default.is_empty() { "empty".to_owned() } else { format!("`{default}`") };
+            vec![format!("`{}`", word(&one["key"])), default, word(&one["meaning"])]
+        };
+        let settings = one["settings"].as_array().expect("settings").iter().map(setting);
+        let settings = table(&["name", "default", "meaning"], settings);
+        parts.push(part(&page, "settings", settings));
+        let below = page.strip_prefix("docs/").expect("pages are documents");
+        pages.push_str(&format!("- [{name}]({below})\n"));
+        rows.push(vec![format!("[{name}]({page})"), word(&one["serves"]), word(&one["about"])]);
+    }
+    parts.push(part("docs/SUMMARY.md", "disciplines", pages));
+    let counted = format!("{} disciplines of inference.\n\n", rows.len());
+    let listed = table(&["name", "serves", "what it is"], rows);
+    parts.push(part("README.md", "disciplines", counted + &listed));
     parts
 }
 
@@ -224,7 +260,7 @@ fn the_book_counts_the_models_of_the_zoo() {
 /// Every document that may have such parts, below the root.
 fn documents() -> Vec<String> {
     let mut found = vec!["README.md".to_owned(), "docs/SUMMARY.md".to_owned()];
-    for folder in ["docs/guide", "docs/policies", "docs/placers"] {
+    for folder in ["docs/guide", "docs/policies", "docs/placers", "docs/serving"] {
         let files = std::fs::read_dir(root().join(folder)).expect("a folder").flatten();
         found.extend(files.map(|one| format!("{folder}/{}", one.file_name().to_string_lossy())));
     }

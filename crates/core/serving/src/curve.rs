@@ -21,67 +21,96 @@ const BOTTOM: f64 = 48.0;
 const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d31"];
 
-/// The picture: load to the right, latency upwards by powers of ten, a line at the target where there is one.
-pub fn svg(title: &str, unit: &str, lines: &[Line], target_ms: Option<f64>) -> String {
-    let all = || lines.iter().flat_map(|line| &line.points).filter(|(_, ms)| *ms > 0.0);
-    let most = all().map(|(load, _)| *load).fold(0.0, f64::max).max(1e-9);
-    let low = all().map(|(_, ms)| *ms).fold(f64::INFINITY, f64::min).min(1e6);
-    let high = all().map(|(_, ms)| *ms).fold(0.0, f64::max).max(low * 1.01);
-    let (low, high) = (libm::floor(libm::log10(low)), libm::ceil(libm::log10(high)));
-    let x = |load: f64| LEFT + load / most * (WIDTH - LEFT - RIGHT);
-    let y = |ms: f64| {
-        let part = (libm::log10(ms.max(1e-6)) - low) / (high - low).max(1.0);
+/// Where loads and latencies are drawn.
+struct Scale {
+    most: f64,
+    /// Powers of ten of the least and the largest latency.
+    low: f64,
+    high: f64,
+}
+
+impl Scale {
+    fn of(lines: &[Line]) -> Scale {
+        let all = || lines.iter().flat_map(|line| &line.points).filter(|(_, ms)| *ms > 0.0);
+        let most = all().map(|(load, _)| *load).fold(0.0, f64::max).max(1e-9);
+        let low = all().map(|(_, ms)| *ms).fold(f64::INFINITY, f64::min).min(1e6);
+        let high = all().map(|(_, ms)| *ms).fold(0.0, f64::max).max(low * 1.01);
+        Scale { most, low: libm::floor(libm::log10(low)), high: libm::ceil(libm::log10(high)) }
+    }
+
+    fn x(&self, load: f64) -> f64 {
+        LEFT + load / self.most * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, ms: f64) -> f64 {
+        let part = (libm::log10(ms.max(1e-6)) - self.low) / (self.high - self.low).max(1.0);
         HEIGHT - BOTTOM - part.clamp(0.0, 1.0) * (HEIGHT - TOP - BOTTOM)
-    };
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
-         font-size=\"12\" role=\"img\"><title>{0}</title><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\
-         <text x=\"{LEFT}\" y=\"20\" font-size=\"14\">{0}</text>",
-        escape(title)
-    );
-    for power in low as i32..=high as i32 {
-        let ms = libm::pow(10.0, f64::from(power));
-        let _ = write!(
-            text,
-            "<line x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{1:.1}\" y2=\"{1:.1}\" stroke=\"#ddd\"/>\
-             <text x=\"{2:.1}\" y=\"{3:.1}\" text-anchor=\"end\">{4} ms</text>",
-            WIDTH - RIGHT, y(ms), LEFT - 6.0, y(ms) + 4.0, ms
-        );
     }
-    for step in 0..=5 {
-        let load = most * f64::from(step) / 5.0;
-        let digits = usize::from(most < 10.0);
-        let _ = write!(
-            text,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{load:.digits$}</text>",
-            x(load), HEIGHT - BOTTOM + 18.0
-        );
+
+    fn axes(&self, unit: &str) -> String {
+        let (mut text, right) = (String::new(), WIDTH - RIGHT);
+        for power in self.low as i32..=self.high as i32 {
+            let ms = libm::pow(10.0, f64::from(power));
+            let (y, at, below) = (self.y(ms), LEFT - 6.0, self.y(ms) + 4.0);
+            let _ = write!(
+                text,
+                "<line x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>\
+                 <text x=\"{at:.1}\" y=\"{below:.1}\" text-anchor=\"end\">{ms} ms</text>"
+            );
+        }
+        let digits = usize::from(self.most < 10.0);
+        for step in 0..=5 {
+            let load = self.most * f64::from(step) / 5.0;
+            let (x, y) = (self.x(load), HEIGHT - BOTTOM + 18.0);
+            let _ = write!(
+                text,
+                "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{load:.digits$}</text>"
+            );
+        }
+        let (x, y, unit) = (self.x(self.most / 2.0), HEIGHT - 10.0, escape(unit));
+        let _ =
+            write!(text, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{unit}</text>");
+        text
     }
-    let _ = write!(text, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-        x(most / 2.0), HEIGHT - 10.0, escape(unit));
-    if let Some(target) = target_ms {
-        let _ = write!(
-            text,
-            "<line x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{1:.1}\" y2=\"{1:.1}\" stroke=\"#888\" stroke-dasharray=\"6 4\"/>",
-            WIDTH - RIGHT, y(target)
-        );
-    }
-    for (at, line) in lines.iter().enumerate() {
+
+    /// A line with its entry in the legend.
+    fn line(&self, at: usize, line: &Line) -> String {
         let colour = COLOURS[at % COLOURS.len()];
         let dash = if at / COLOURS.len() % 2 == 1 { " stroke-dasharray=\"5 3\"" } else { "" };
         let points: Vec<String> = (line.points.iter().filter(|(_, ms)| *ms > 0.0))
-            .map(|(load, ms)| format!("{:.1},{:.1}", x(*load), y(*ms)))
+            .map(|(load, ms)| format!("{:.1},{:.1}", self.x(*load), self.y(*ms)))
             .collect();
-        let row = TOP + 18.0 * at as f64 + 10.0;
+        let (points, row) = (points.join(" "), TOP + 18.0 * at as f64 + 10.0);
+        let (from, to, name) = (WIDTH - RIGHT + 14.0, WIDTH - RIGHT + 38.0, escape(&line.name));
+        format!(
+            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>\
+             <line x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{row:.1}\" y2=\"{row:.1}\" stroke=\"{colour}\" \
+             stroke-width=\"3\"{dash}/><text x=\"{:.1}\" y=\"{:.1}\">{name}</text>",
+            to + 6.0,
+            row + 4.0
+        )
+    }
+}
+
+/// The picture: load to the right, latency upwards by powers of ten, a line at the target where there is one.
+pub fn svg(title: &str, unit: &str, lines: &[Line], target_ms: Option<f64>) -> String {
+    let scale = Scale::of(lines);
+    let title = escape(title);
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
+         font-size=\"12\" role=\"img\"><title>{title}</title><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\
+         <text x=\"{LEFT}\" y=\"20\" font-size=\"14\">{title}</text>{}",
+        scale.axes(unit)
+    );
+    if let Some(target) = target_ms {
+        let (y, right) = (scale.y(target), WIDTH - RIGHT);
         let _ = write!(
             text,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>\
-             <line x1=\"{1:.1}\" x2=\"{2:.1}\" y1=\"{row:.1}\" y2=\"{row:.1}\" stroke=\"{colour}\" stroke-width=\"3\"{dash}/>\
-             <text x=\"{3:.1}\" y=\"{4:.1}\">{5}</text>",
-            points.join(" "), WIDTH - RIGHT + 14.0, WIDTH - RIGHT + 38.0, WIDTH - RIGHT + 44.0, row + 4.0,
-            escape(&line.name)
+            "<line x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#888\" \
+             stroke-dasharray=\"6 4\"/>"
         );
     }
+    lines.iter().enumerate().for_each(|(at, line)| text.push_str(&scale.line(at, line)));
     text.push_str("</svg>\n");
     text
 }
@@ -128,7 +157,8 @@ mod tests {
 
     #[test]
     fn names_are_harmless_and_every_line_is_drawn() {
-        let line = |name: &str| Line { name: name.to_owned(), points: vec![(1.0, 2.0), (2.0, 300.0)] };
+        let line =
+            |name: &str| Line { name: name.to_owned(), points: vec![(1.0, 2.0), (2.0, 300.0)] };
         let drawn = svg("<b>", "requests/s", &[line("a"), line("b&c")], Some(100.0));
         assert_eq!(drawn.matches("<polyline").count(), 2);
         assert!(drawn.contains("b&amp;c") && drawn.contains("&lt;b&gt;") && !drawn.contains("<b>"));

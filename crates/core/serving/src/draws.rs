@@ -88,7 +88,10 @@ mod tests {
             (mean, drawn.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / 1e5)
         };
         let near = |(mean, variance): (f64, f64), (m, v): (f64, f64)| {
-            assert!((mean - m).abs() < 0.03 && (variance / v - 1.0).abs() < 0.1, "{mean} {variance}");
+            assert!(
+                (mean - m).abs() < 0.03 && (variance / v - 1.0).abs() < 0.1,
+                "{mean} {variance}"
+            );
         };
         near(moments(&mut |draws| draws.exponential()), (1.0, 1.0));
         near(moments(&mut |draws| draws.normal()), (0.0, 1.0));

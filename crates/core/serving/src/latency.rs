@@ -36,7 +36,12 @@ const Z99: f64 = 2.326_347_874;
 
 impl Model {
     /// A model with these points; sorted by batch, of which one at least is needed, from 1 to 4096.
-    pub fn new(name: &str, mut measured: Vec<Measured>, memory_mib: u64, segments: u32) -> Option<Model> {
+    pub fn new(
+        name: &str,
+        mut measured: Vec<Measured>,
+        memory_mib: u64,
+        segments: u32,
+    ) -> Option<Model> {
         measured.sort_by_key(|one| one.batch);
         measured.dedup_by_key(|one| one.batch);
         let is_sound = |one: &Measured| {
@@ -168,7 +173,10 @@ mod tests {
     #[test]
     fn between_measured_batches_latency_is_a_line() {
         let model = model();
-        assert_eq!([1, 2, 3, 4, 9].map(|batch| model.span(batch).0), [1000, 1200, 1400, 1600, 1600]);
+        assert_eq!(
+            [1, 2, 3, 4, 9].map(|batch| model.span(batch).0),
+            [1000, 1200, 1400, 1600, 1600]
+        );
         assert_eq!(model.batch_max(), 4);
         assert_eq!(model.span_p99(4), Span(1760));
         assert_eq!(model.batch_within(Span(1250)), Some(2));

@@ -6,7 +6,8 @@
 //! - [`llm`]: the same for answers token by token.
 //! - [`routing`]: which replica a request goes to; [`replicas`]: a discipline on each GPU behind a router.
 //! - [`disciplines`], [`registry`]: one file each, and the one table; [`settings`]: what is set of them.
-//! - [`measures`]: what came of a run; [`curve`]: latency over load as a picture.
+//! - [`predict`]: how long inferences take beside each other, learnt from measured pairs.
+//! - [`run`]: a chosen discipline on a trace. [`measures`]: what came of a run; [`curve`]: latency over load as a picture.
 //!
 //! Nothing here reads a clock or opens a file.
 
@@ -18,10 +19,12 @@ pub mod latency;
 pub mod llm;
 pub mod load;
 pub mod measures;
+pub mod predict;
 pub mod registry;
 pub mod replicas;
 pub mod request;
 pub mod routing;
+pub mod run;
 pub mod settings;
 mod simulate;
 pub mod trace;

@@ -53,8 +53,8 @@ pub struct Load {
     pub models: Vec<String>,
     /// The k-th model has requests in proportion to 1 / k to this power.
     pub skew: f64,
-    /// How long they have.
-    pub slo: Slo,
+    /// How long they have; nothing for as long as it takes.
+    pub slo: Option<Slo>,
     /// How many clients.
     pub clients: u32,
     /// The parts of priorities 0, 1, and so on.
@@ -83,7 +83,7 @@ impl Default for Load {
             arrivals: Arrivals::Poisson,
             models: Vec::new(),
             skew: 0.0,
-            slo: Slo::Fixed(Span::secs(1)),
+            slo: None,
             clients: 1,
             priorities: vec![1.0],
             // Medians of the conversations of Azure's trace of 2023, as Splitwise (ISCA 2024) tells them.
@@ -99,8 +99,26 @@ impl Default for Load {
 }
 
 const KEYS: [&str; 20] = [
-    "requests", "rate", "like", "cv", "burst", "on", "off", "depth", "day", "models", "skew", "slo",
-    "clients", "priorities", "prompt", "output", "spread", "output-max", "prefixes", "prefix-tokens",
+    "requests",
+    "rate",
+    "like",
+    "cv",
+    "burst",
+    "on",
+    "off",
+    "depth",
+    "day",
+    "models",
+    "skew",
+    "slo",
+    "clients",
+    "priorities",
+    "prompt",
+    "output",
+    "spread",
+    "output-max",
+    "prefixes",
+    "prefix-tokens",
 ];
 const LAWS: [&str; 4] = ["poisson", "gamma", "on-off", "diurnal"];
 
@@ -132,7 +150,7 @@ impl Load {
                 "day" => day = real((1.0, 1e7))?,
                 "models" => load.models = value.split(',').map(str::to_owned).collect(),
                 "skew" => load.skew = real((0.0, 10.0))?,
-                "slo" => load.slo = slo(value)?,
+                "slo" => load.slo = Some(slo(value)?),
                 "clients" => load.clients = real((1.0, 1e6))? as u32,
                 "priorities" => load.priorities = parts(value)?,
                 "prompt" => load.prompt = real((1.0, 1e6))?,
@@ -142,7 +160,14 @@ impl Load {
                 "prefixes" => load.prefixes = real((0.0, 1e6))? as u32,
                 "prefix-tokens" => load.prefix_tokens = real((1.0, 1e6))? as u32,
                 "seed" => load.seed = real((0.0, 1e15))? as u64,
-                _ => return Err(InputError::unknown(0, "load", key, KEYS.into_iter().chain(["seed"]))),
+                _ => {
+                    return Err(InputError::unknown(
+                        0,
+                        "load",
+                        key,
+                        KEYS.into_iter().chain(["seed"]),
+                    ));
+                }
             }
         }
         load.arrivals = match law {
@@ -163,8 +188,9 @@ impl Load {
         let urgency = sums(self.priorities.iter().copied());
         let slos: Vec<Span> = (self.models.iter())
             .map(|model| match self.slo {
-                Slo::Fixed(span) => span,
-                Slo::Times(times) => alone(model).scaled(times),
+                None => Span::MAX,
+                Some(Slo::Fixed(span)) => span,
+                Some(Slo::Times(times)) => alone(model).scaled(times),
             })
             .collect();
         let mut trace = Trace { models: self.models.clone(), ..Trace::default() };
@@ -186,7 +212,8 @@ impl Load {
 
     /// Lengths of a request for tokens; how long its answer really is.
     fn tokens(&self, request: &mut Request, draws: &mut Draws) -> u32 {
-        let mut length = |median: f64| (median * libm::exp(self.spread * draws.normal())).max(1.0) as u32;
+        let mut length =
+            |median: f64| (median * libm::exp(self.spread * draws.normal())).max(1.0) as u32;
         request.prompt = length(self.prompt).min(32_768);
         let output = length(self.output).min(self.output_max);
         request.output_max = self.output_max;
@@ -212,7 +239,8 @@ struct Clock {
 impl Clock {
     fn new(load: &Load) -> Clock {
         let draws = Draws::new(load.seed, 1);
-        let mut clock = Clock { arrivals: load.arrivals, rate: load.rate, now: 0.0, draws, state: (true, 0.0) };
+        let mut clock =
+            Clock { arrivals: load.arrivals, rate: load.rate, now: 0.0, draws, state: (true, 0.0) };
         if let Arrivals::OnOff { off, .. } = load.arrivals {
             clock.state = (false, off * clock.draws.exponential());
         }
@@ -270,9 +298,8 @@ fn sums(weights: impl Iterator<Item = f64>) -> Vec<f64> {
 
 fn real(key: &str, value: &str, (least, most): (f64, f64)) -> Result<f64, InputError> {
     let number = value.parse::<f64>().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| {
-        InputError::wrong(0, key, value, format!("a number from {least} to {most}"))
-    })
+    number
+        .ok_or_else(|| InputError::wrong(0, key, value, format!("a number from {least} to {most}")))
 }
 
 fn word_of(key: &str, value: &str) -> Result<usize, InputError> {
@@ -293,7 +320,10 @@ fn parts(value: &str) -> Result<Vec<f64>, InputError> {
     let numbers: Option<Vec<f64>> = value.split(',').map(|one| one.parse().ok()).collect();
     let sound = |all: &Vec<f64>| {
         let is_part = |part: &f64| (0.0..=1e9).contains(part);
-        !all.is_empty() && all.len() <= 16 && all.iter().all(is_part) && all.iter().sum::<f64>() > 0.0
+        !all.is_empty()
+            && all.len() <= 16
+            && all.iter().all(is_part)
+            && all.iter().sum::<f64>() > 0.0
     };
     let expected = "parts of priorities 0, 1, ..., such as 0.2,0.8";
     numbers.filter(sound).ok_or_else(|| InputError::wrong(0, "priorities", value, expected))
@@ -304,13 +334,20 @@ mod tests {
     use super::*;
 
     fn trace(text: &str) -> Trace {
-        Load::parse(&format!("{text} models=a,b requests=50000 rate=1000")).unwrap().trace(&|_| Span(1000), false)
+        Load::parse(&format!("{text} models=a,b requests=50000 rate=1000"))
+            .unwrap()
+            .trace(&|_| Span(1000), false)
     }
 
     #[test]
     fn every_law_has_the_rate_that_was_asked_for_and_the_burstier_ones_spread_more() {
         let mut spreads = Vec::new();
-        for law in ["like=diurnal day=10", "like=poisson", "like=gamma cv=3", "like=on-off burst=10 on=0.2 off=1"] {
+        for law in [
+            "like=diurnal day=10",
+            "like=poisson",
+            "like=gamma cv=3",
+            "like=on-off burst=10 on=0.2 off=1",
+        ] {
             let trace = trace(law);
             let rate: f64 = trace.rates().iter().sum();
             assert!((rate / 1000.0 - 1.0).abs() < 0.15, "{law}: {rate}");

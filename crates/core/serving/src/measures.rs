@@ -195,7 +195,10 @@ mod tests {
     #[test]
     fn a_percentile_is_the_least_latency_that_so_many_stay_within() {
         let sorted: Vec<u64> = (1..=1000).collect();
-        assert_eq!([0.5, 0.99, 0.999, 1.0].map(|part| percentile(&sorted, part).0), [500, 990, 999, 1000]);
+        assert_eq!(
+            [0.5, 0.99, 0.999, 1.0].map(|part| percentile(&sorted, part).0),
+            [500, 990, 999, 1000]
+        );
         assert_eq!(percentile(&[], 0.99), Span::ZERO);
     }
 }

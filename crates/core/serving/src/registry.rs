@@ -45,6 +45,8 @@ pub struct DisciplineEntry {
     pub partial: &'static str,
     /// What it must be told besides latency tables.
     pub must_know: &'static str,
+    /// Whether one GPU is not enough for it.
+    pub needs_two: bool,
     /// Its settings.
     pub settings: &'static [Setting],
     /// What it serves.

@@ -49,8 +49,7 @@ impl Router {
 
     /// The router that settings name.
     pub fn of(settings: &Settings, seed: u64) -> Result<Router, InputError> {
-        let routes =
-            [Route::RoundRobin, Route::LeastLoaded, Route::TwoChoices, Route::CacheAware];
+        let routes = [Route::RoundRobin, Route::LeastLoaded, Route::TwoChoices, Route::CacheAware];
         Ok(Router::new(routes[settings.word(ROUTE.key, &ROUTES)?], seed))
     }
 
@@ -102,7 +101,10 @@ mod tests {
         assert_eq!(Router::new(Route::LeastLoaded, 1).pick(4, load, |_| 0), Server(1));
         let mut cache = Router::new(Route::CacheAware, 1);
         assert_eq!(cache.pick(4, load, |at| u64::from(at == 0)), Server(0));
-        assert_eq!(cache.pick(4, |at| if at == 0 { 99 } else { 1 }, |at| u64::from(at == 0)), Server(1));
+        assert_eq!(
+            cache.pick(4, |at| if at == 0 { 99 } else { 1 }, |at| u64::from(at == 0)),
+            Server(1)
+        );
         assert_eq!(cache.pick(4, load, |_| 0), Server(1));
     }
 
@@ -112,7 +114,11 @@ mod tests {
             let (mut router, mut draws) = (Router::new(Route::TwoChoices, 3), Draws::new(3, 1));
             let mut loads = vec![0u64; 1000];
             for _ in 0..1000 {
-                let at = if two { router.pick(1000, |at| loads[at], |_| 0).index() } else { draws.below(1000) };
+                let at = if two {
+                    router.pick(1000, |at| loads[at], |_| 0).index()
+                } else {
+                    draws.below(1000)
+                };
                 loads[at] += 1;
             }
             loads.into_iter().max().unwrap()

@@ -37,9 +37,18 @@ enum Phase {
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A launch ends, unless its times have changed since.
-    End { server: u32, run: u32, version: u32 },
-    Loaded { server: u32, model: u32 },
-    Wake { server: u32 },
+    End {
+        server: u32,
+        run: u32,
+        version: u32,
+    },
+    Loaded {
+        server: u32,
+        model: u32,
+    },
+    Wake {
+        server: u32,
+    },
 }
 
 /// What the world knows of a launch besides what it shows.

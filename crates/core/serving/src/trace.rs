@@ -22,7 +22,8 @@ pub enum Form {
 }
 
 /// The names of the forms, in the order of [`Form`].
-pub const FORMS: [&str; 4] = ["trainyard", "azure-functions-2019", "azure-functions-2021", "azure-llm"];
+pub const FORMS: [&str; 4] =
+    ["trainyard", "azure-functions-2019", "azure-functions-2021", "azure-llm"];
 const ALL: [Form; 4] =
     [Form::Own, Form::AzureFunctions2019, Form::AzureFunctions2021, Form::AzureLlm];
 
@@ -80,14 +81,18 @@ pub fn read(form: Form, input: &mut dyn Read, filling: &Filling) -> Result<Trace
 
 /// Writes a trace in our form.
 pub fn write(trace: &Trace, out: &mut dyn Write) -> std::io::Result<()> {
-    writeln!(out, "arrived_s,model,slo_s,client,priority,prompt,output,output_max,prefix,prefix_tokens")?;
+    writeln!(
+        out,
+        "arrived_s,model,slo_s,client,priority,prompt,output,output_max,prefix,prefix_tokens"
+    )?;
     for (request, output) in trace.requests.iter().zip(&trace.outputs) {
         let slo = match request.deadline {
             Time::NEVER => String::new(),
             deadline => deadline.since(request.arrived).as_secs_f64().to_string(),
         };
         let Request { client, priority, prompt, output_max, prefix, prefix_tokens, .. } = request;
-        let (arrived, model) = (request.arrived.as_secs_f64(), &trace.models[request.model.index()]);
+        let (arrived, model) =
+            (request.arrived.as_secs_f64(), &trace.models[request.model.index()]);
         writeln!(
             out,
             "{arrived},{model},{slo},{client},{priority},{prompt},{output},{output_max},{prefix},{prefix_tokens}"
@@ -105,7 +110,8 @@ struct Table<'a> {
 
 impl<'a> Table<'a> {
     fn new(input: &'a mut dyn Read) -> Result<Table<'a>, InputError> {
-        let mut reader = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(input);
+        let mut reader =
+            csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(input);
         let heading = reader.headers().map_err(|error| broken(&error))?;
         let heading = heading.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned());
         Ok(Table { heading: heading.collect(), reader, row: csv::StringRecord::new() })
@@ -155,7 +161,12 @@ impl<'a> Table<'a> {
 
 fn broken(error: &csv::Error) -> InputError {
     let line = error.position().map_or(0, csv::Position::line);
-    InputError::wrong(line, "", &error.to_string(), "rows of text in UTF-8 with commas between columns")
+    InputError::wrong(
+        line,
+        "",
+        &error.to_string(),
+        "rows of text in UTF-8 with commas between columns",
+    )
 }
 
 fn add(trace: &mut Trace, line: u64, (request, output): (Request, u32)) -> Result<(), InputError> {
@@ -170,16 +181,32 @@ fn add(trace: &mut Trace, line: u64, (request, output): (Request, u32)) -> Resul
 
 fn own(table: &mut Table<'_>, filling: &Filling) -> Result<Trace, InputError> {
     const COLUMNS: [&str; 10] = [
-        "arrived_s", "model", "slo_s", "client", "priority", "prompt", "output", "output_max", "prefix",
+        "arrived_s",
+        "model",
+        "slo_s",
+        "client",
+        "priority",
+        "prompt",
+        "output",
+        "output_max",
+        "prefix",
         "prefix_tokens",
     ];
     if let Some(name) = table.heading.iter().find(|name| !COLUMNS.contains(&name.as_str())) {
         return Err(InputError::unknown(1, "column", name, COLUMNS));
     }
     let (arrived, model) = (table.column("arrived_s")?, table.column("model")?);
-    let [slo, client, priority, prompt, output, output_max, prefix, prefix_tokens] =
-        ["slo_s", "client", "priority", "prompt", "output", "output_max", "prefix", "prefix_tokens"]
-            .map(|name| table.optional(name));
+    let [slo, client, priority, prompt, output, output_max, prefix, prefix_tokens] = [
+        "slo_s",
+        "client",
+        "priority",
+        "prompt",
+        "output",
+        "output_max",
+        "prefix",
+        "prefix_tokens",
+    ]
+    .map(|name| table.optional(name));
     let mut trace = Trace::default();
     while table.next()? {
         let name = table.text(model);
@@ -202,7 +229,9 @@ fn own(table: &mut Table<'_>, filling: &Filling) -> Result<Trace, InputError> {
         request.prefix_tokens = table.whole(prefix_tokens, 1 << 22, 0)? as u32;
         if request.prefix_tokens > request.prompt {
             let at = prefix_tokens.unwrap_or(0);
-            return Err(table.wrong(at, format!("at most the {} tokens of the prompt", request.prompt)));
+            return Err(
+                table.wrong(at, format!("at most the {} tokens of the prompt", request.prompt))
+            );
         }
         add(&mut trace, table.line(), (request, made))?;
     }
@@ -220,10 +249,16 @@ fn dealt(filling: &Filling) -> Result<Trace, InputError> {
 fn functions_2019(table: &mut Table<'_>, filling: &Filling) -> Result<Trace, InputError> {
     table.column("HashFunction")?;
     let minutes: Vec<(usize, u32)> = (table.heading.iter().enumerate())
-        .filter_map(|(at, name)| Some((at, name.parse().ok().filter(|minute| (1..=1440).contains(minute))?)))
+        .filter_map(|(at, name)| {
+            Some((at, name.parse().ok().filter(|minute| (1..=1440).contains(minute))?))
+        })
         .collect();
     if minutes.is_empty() {
-        return Err(InputError::missing(1, "1", "columns `1` to `1440`, one for each minute of a day"));
+        return Err(InputError::missing(
+            1,
+            "1",
+            "columns `1` to `1440`, one for each minute of a day",
+        ));
     }
     let mut draws = Draws::new(filling.seed, 31);
     let mut trace = dealt(filling)?;
@@ -266,7 +301,8 @@ fn functions_2021(table: &mut Table<'_>, filling: &Filling) -> Result<Trace, Inp
 fn llm(table: &mut Table<'_>, filling: &Filling) -> Result<Trace, InputError> {
     let when = table.column("TIMESTAMP")?;
     let (context, generated) = (table.column("ContextTokens")?, table.column("GeneratedTokens")?);
-    let model = filling.models.first().cloned().unwrap_or_else(|| crate::zoo::llm_8b().name.clone());
+    let model =
+        filling.models.first().cloned().unwrap_or_else(|| crate::zoo::llm_8b().name.clone());
     let mut trace = Trace { models: vec![model], ..Trace::default() };
     let mut first: Option<f64> = None;
     while table.next()? {
@@ -332,16 +368,19 @@ mod tests {
 
     #[test]
     fn azures_forms_are_read_by_their_columns() {
-        let text = "HashOwner,HashApp,HashFunction,Trigger,1,2,3\no,a,f,http,2,0,1\no,a,g,timer,0,3,0\n";
+        let text =
+            "HashOwner,HashApp,HashFunction,Trigger,1,2,3\no,a,f,http,2,0,1\no,a,g,timer,0,3,0\n";
         let trace = from(Form::AzureFunctions2019, text).unwrap();
         let count = |model, minute| {
-            let in_it = |one: &&Request| one.model.0 == model && one.arrived.0 / 60_000_000 == minute;
+            let in_it =
+                |one: &&Request| one.model.0 == model && one.arrived.0 / 60_000_000 == minute;
             trace.requests.iter().filter(in_it).count()
         };
         assert_eq!([count(0, 0), count(0, 2), count(1, 1), trace.requests.len()], [2, 1, 3, 6]);
         let text = "app,func,end_timestamp,duration\na,f,10.5,0.5\na,g,10.25,0.25\na,f,3,1\n";
         let trace = from(Form::AzureFunctions2021, text).unwrap();
-        let seen: Vec<(u64, u32)> = trace.requests.iter().map(|one| (one.arrived.0, one.model.0)).collect();
+        let seen: Vec<(u64, u32)> =
+            trace.requests.iter().map(|one| (one.arrived.0, one.model.0)).collect();
         assert_eq!(seen, [(2_000_000, 0), (10_000_000, 0), (10_000_000, 1)]);
         let text = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 23:59:59.5000000,374,44\n2023-11-17 00:00:01.0000000,396,109\n";
         let trace = from(Form::AzureLlm, text).unwrap();
@@ -353,9 +392,15 @@ mod tests {
     fn faults_name_line_column_and_what_was_expected() {
         let fault = |form, text: &str| from(form, text).unwrap_err().to_string();
         assert!(fault(Form::Own, "arrived_s,modle\n1,x\n").contains("did you mean `model`"));
-        assert!(fault(Form::Own, "arrived_s,model\n1,x\n-2,x\n").contains("line 3: `arrived_s` cannot be `-2`"));
+        assert!(
+            fault(Form::Own, "arrived_s,model\n1,x\n-2,x\n")
+                .contains("line 3: `arrived_s` cannot be `-2`")
+        );
         assert!(fault(Form::Own, "arrived_s,model\n1,\n").contains("line 2: `model` is missing"));
-        assert!(fault(Form::AzureLlm, "TIMESTAMP,ContextTokens,GeneratedTokens\nnoon,1,1\n").contains("2023-11-16"));
+        assert!(
+            fault(Form::AzureLlm, "TIMESTAMP,ContextTokens,GeneratedTokens\nnoon,1,1\n")
+                .contains("2023-11-16")
+        );
         assert!(fault(Form::AzureLlm, "a,b\n1,2\n").contains("`TIMESTAMP` is missing"));
         assert!(fault(Form::Own, "arrived_s,model\n").contains("one request at least"));
         assert!(Form::named("azure-lm").unwrap_err().to_string().contains("azure-llm"));

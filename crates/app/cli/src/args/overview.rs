@@ -7,7 +7,7 @@ const WIDTH: usize = 100;
 
 /// What belongs together, in the order in which users come upon it.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Compare and simulate", &["compare", "sim", "sweep", "reproduce", "split"]),
+    ("Compare and simulate", &["compare", "sim", "sweep", "reproduce", "split", "serving"]),
     (
         "What simulations are made of",
         &["policies", "planners", "cluster", "collective", "trace", "profile"],

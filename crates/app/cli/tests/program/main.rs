@@ -20,6 +20,7 @@ mod expecting;
 mod fake_nvml;
 #[cfg(feature = "live")]
 mod health;
+mod inference;
 #[cfg(feature = "live")]
 mod live;
 #[cfg(feature = "live")]

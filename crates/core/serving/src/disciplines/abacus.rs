@@ -21,11 +21,24 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "Cui et al., Enable Simultaneous DNN Services Based on Deterministic Operator Overlap and Precise Latency Prediction, SC 2021",
     partial: "segments of a model have one cost; no batching, as in the paper",
     must_know: "how much two models slow each other",
+    needs_two: false,
     settings: &[
         ROUTE,
-        Setting { key: "ways", default: "2", meaning: "positions that one step of the search tries" },
-        Setting { key: "threshold", default: "500us", meaning: "headroom that a group may leave unused" },
-        Setting { key: "together", default: "4", meaning: "the most queries in a group; 1 is sequential" },
+        Setting {
+            key: "ways",
+            default: "2",
+            meaning: "positions that one step of the search tries",
+        },
+        Setting {
+            key: "threshold",
+            default: "500us",
+            meaning: "headroom that a group may leave unused",
+        },
+        Setting {
+            key: "together",
+            default: "4",
+            meaning: "the most queries in a group; 1 is sequential",
+        },
     ],
     serves: Serves::Whole(make),
 };

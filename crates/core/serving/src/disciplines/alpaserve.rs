@@ -19,10 +19,23 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "Li et al., AlpaServe: Statistical Multiplexing with Model Parallelism for Deep Learning Serving, OSDI 2023",
     partial: "pipelines of segments; no parallelism inside operators, and models are not divided into buckets",
     must_know: "expected rates",
+    needs_two: false,
     settings: &[
-        Setting { key: "stages", default: "8", meaning: "the longest pipeline that is tried, a power of two" },
-        Setting { key: "batch", default: "1", meaning: "the largest batch; the paper's default is one request" },
-        Setting { key: "sample", default: "2000", meaning: "requests in a simulation of a placement" },
+        Setting {
+            key: "stages",
+            default: "8",
+            meaning: "the longest pipeline that is tried, a power of two",
+        },
+        Setting {
+            key: "batch",
+            default: "1",
+            meaning: "the largest batch; the paper's default is one request",
+        },
+        Setting {
+            key: "sample",
+            default: "2000",
+            meaning: "requests in a simulation of a placement",
+        },
     ],
     serves: Serves::Whole(make),
 };
@@ -108,7 +121,8 @@ impl Discipline for AlpaServe {
         let asked = at.request(request);
         let groups = self.placement.groups.iter().enumerate();
         let holders = groups.filter(|(_, group)| group.models.contains(&asked.model));
-        let shortest = holders.min_by_key(|(number, _)| (self.backlog[*number].max(at.now), *number));
+        let shortest =
+            holders.min_by_key(|(number, _)| (self.backlog[*number].max(at.now), *number));
         let Some((number, group)) = shortest else {
             return out.refuse(request, Refusal::Impossible);
         };
@@ -128,7 +142,8 @@ impl Discipline for AlpaServe {
         let server = run.launch.server;
         let (number, stage) = self.at[server.index()];
         if let Some(next) = self.placement.groups[number].servers.get(stage + 1).copied() {
-            self.queues[number][stage + 1].push_back((run.launch.model, run.launch.requests.clone()));
+            self.queues[number][stage + 1]
+                .push_back((run.launch.model, run.launch.requests.clone()));
             self.run(at, next, out);
         }
         self.run(at, server, out);

@@ -14,9 +14,14 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "Agrawal et al., Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve, OSDI 2024",
     partial: "the budget is a setting; the paper profiles it for a target",
     must_know: "nothing",
+    needs_two: false,
     settings: &[
         ROUTE,
-        Setting { key: "budget", default: "512", meaning: "tokens of an iteration, decodes included" },
+        Setting {
+            key: "budget",
+            default: "512",
+            meaning: "tokens of an iteration, decodes included",
+        },
         Setting { key: "batch", default: "256", meaning: "the most requests on a GPU" },
     ],
     serves: Serves::Tokens(make),
@@ -49,7 +54,8 @@ impl TokenDiscipline for Chunked {
     /// Algorithm 3 of the paper: decodes, then prompts that have begun, then new ones. O(requests on the GPU).
     fn next(&mut self, at: &TokenMoment<'_>, server: Server, out: &mut Iteration) {
         let queue = &mut self.queues.each[server.index()];
-        let mut free = queue.make_room(at, server, Leave::Recompute, out, |running| running.len() - 1);
+        let mut free =
+            queue.make_room(at, server, Leave::Recompute, out, |running| running.len() - 1);
         let gone = out.leave.iter().filter(|(id, _)| at.stage(*id) == Stage::Decode).count();
         let decodes = at.batch(server) - gone as u32;
         let mut left = self.budget.saturating_sub(decodes);
@@ -80,7 +86,13 @@ impl TokenDiscipline for Chunked {
 }
 
 /// A piece of a prompt, as far as budget and blocks go.
-fn give(at: &TokenMoment<'_>, id: RequestId, context: u32, (left, free): (&mut u32, &mut u32), out: &mut Iteration) {
+fn give(
+    at: &TokenMoment<'_>,
+    id: RequestId,
+    context: u32,
+    (left, free): (&mut u32, &mut u32),
+    out: &mut Iteration,
+) {
     let has = LlmFleet::blocks_for(context);
     let room = (has + *free).saturating_mul(crate::llm::BLOCK) - context;
     let tokens = (at.goal(id) - context).min(*left).min(room);

@@ -17,11 +17,20 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "Gujarati et al., Serving DNNs like Clockwork, OSDI 2020; constants of the authors' program",
     partial: "no network between controller and worker; weights are evicted by model instead of by page",
     must_know: "nothing",
+    needs_two: false,
     settings: &[
-        Setting { key: "margin", default: "5ms", meaning: "how long before a deadline an answer is aimed at" },
+        Setting {
+            key: "margin",
+            default: "5ms",
+            meaning: "how long before a deadline an answer is aimed at",
+        },
         Setting { key: "ahead", default: "10ms", meaning: "how far ahead a GPU is given work" },
         Setting { key: "window", default: "10ms", meaning: "how late an action may begin" },
-        Setting { key: "recent", default: "10", meaning: "how many of the last times an estimate is the slowest of" },
+        Setting {
+            key: "recent",
+            default: "10",
+            meaning: "how many of the last times an estimate is the slowest of",
+        },
     ],
     serves: Serves::Whole(make),
 };
@@ -88,13 +97,23 @@ struct Clockwork {
 impl Clockwork {
     fn due(&self, at: &Moment<'_>, id: RequestId) -> Time {
         let deadline = at.request(id).deadline;
-        if deadline == Time::NEVER { deadline } else { Time(deadline.0.saturating_sub(self.margin.0)) }
+        if deadline == Time::NEVER {
+            deadline
+        } else {
+            Time(deadline.0.saturating_sub(self.margin.0))
+        }
     }
 
     /// The strategy with the earliest latest start among the largest batches that are in time for their oldest request.
     ///
     /// O(models on the GPU * sizes); what cannot be in time from `start` on is given up.
-    fn strategy(&mut self, at: &Moment<'_>, server: Server, start: Time, out: &mut Directives) -> Option<Action> {
+    fn strategy(
+        &mut self,
+        at: &Moment<'_>,
+        server: Server,
+        start: Time,
+        out: &mut Directives,
+    ) -> Option<Action> {
         let mut best: Option<(Time, usize, usize)> = None;
         for model in 0..self.queues.len() {
             if self.queues[model].is_empty() || !at.has(server, ModelId(model as u32)) {
@@ -158,6 +177,14 @@ impl Clockwork {
         }
     }
 
+    /// Thinks about loading a moment later, where a model is not there.
+    fn look(&self, at: &Moment<'_>, server: Server, out: &mut Directives) {
+        let state = at.server(server);
+        if state.loading.is_none() && state.loaded.iter().any(|is_there| !is_there) {
+            out.wake(server, at.now);
+        }
+    }
+
     /// Brings the model with the most unmet demand onto a GPU, for what was used longest ago. O(models * GPUs).
     fn load(&mut self, at: &Moment<'_>, server: Server, out: &mut Directives) {
         let state = at.server(server);
@@ -168,7 +195,8 @@ impl Clockwork {
             // p_m = demand_m less what those that hold it can serve of it while a request may wait.
             let demand = self.queues[model].len() as u64 * self.estimates[model][0].span.0;
             let holders = at.fleet.each().filter(|one| at.has(*one, ModelId(model as u32)));
-            let room = holders.map(|one| (at.now + self.ahead).since(self.workers[one.index()].free).0);
+            let room =
+                holders.map(|one| (at.now + self.ahead).since(self.workers[one.index()].free).0);
             demand.saturating_sub(room.sum())
         };
         let absent = (0..self.queues.len()).filter(|model| !state.loaded[*model]);
@@ -192,7 +220,8 @@ impl Clockwork {
             evicted.push(one);
         }
         if free >= need {
-            let gone = evicted.into_iter().map(|one| Directive::Unload(server, ModelId(one as u32)));
+            let gone =
+                evicted.into_iter().map(|one| Directive::Unload(server, ModelId(one as u32)));
             out.0.extend(gone);
             out.0.push(Directive::Load(server, ModelId(model as u32)));
         }
@@ -211,7 +240,7 @@ impl Discipline for Clockwork {
                 let least = at.fleet.each().filter(free);
                 let least = least.min_by_key(|one| (self.workers[one.index()].free, *one));
                 if let Some(server) = least {
-                    self.load(at, server, out);
+                    self.look(at, server, out);
                 }
             }
         }
@@ -232,14 +261,19 @@ impl Discipline for Clockwork {
         let left = worker.planned.iter().map(|action| action.estimate.0).sum();
         worker.free = at.now + Span(left);
         self.plan(at, run.launch.server, out);
+        self.look(at, run.launch.server, out);
     }
 
+    /// What is loaded is decided apart from what is launched, since each must see what the other did.
     fn woken(&mut self, at: &Moment<'_>, server: Server, out: &mut Directives) {
-        self.plan(at, server, out);
+        self.load(at, server, out);
+        if out.0.is_empty() {
+            self.plan(at, server, out);
+        }
     }
 
     fn loaded(&mut self, at: &Moment<'_>, (server, _): (Server, ModelId), out: &mut Directives) {
         self.plan(at, server, out);
-        self.load(at, server, out);
+        self.look(at, server, out);
     }
 }

@@ -14,7 +14,11 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "Yu et al., Orca: A Distributed Serving System for Transformer-Based Generative Models, OSDI 2022",
     partial: "one GPU for a model; no pipeline of iterations",
     must_know: "nothing",
-    settings: &[ROUTE, Setting { key: "batch", default: "256", meaning: "the most requests on a GPU" }],
+    needs_two: false,
+    settings: &[
+        ROUTE,
+        Setting { key: "batch", default: "256", meaning: "the most requests on a GPU" },
+    ],
     serves: Serves::Tokens(make),
 };
 

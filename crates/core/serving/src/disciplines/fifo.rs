@@ -16,9 +16,14 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "a baseline",
     partial: "",
     must_know: "nothing",
+    needs_two: false,
     settings: &[
         ROUTE,
-        Setting { key: "late", default: "serve", meaning: "what is past its deadline: serve or drop" },
+        Setting {
+            key: "late",
+            default: "serve",
+            meaning: "what is past its deadline: serve or drop",
+        },
     ],
     serves: Serves::Whole(make),
 };

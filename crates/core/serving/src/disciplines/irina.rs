@@ -17,11 +17,20 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "Wu et al., Irina: Accelerating DNN Inference with Efficient Online Scheduling, APNet 2020",
     partial: "",
     must_know: "how much two models slow each other",
+    needs_two: false,
     settings: &[
         ROUTE,
         Setting { key: "stack", default: "2", meaning: "the most launches at once on a GPU" },
-        Setting { key: "preempt", default: "resume", meaning: "what a preempted batch does: resume, restart, or never" },
-        Setting { key: "look", default: "64", meaning: "waiting batches that a request is compared with" },
+        Setting {
+            key: "preempt",
+            default: "resume",
+            meaning: "what a preempted batch does: resume, restart, or never",
+        },
+        Setting {
+            key: "look",
+            default: "64",
+            meaning: "waiting batches that a request is compared with",
+        },
     ],
     serves: Serves::Whole(make),
 };
@@ -100,7 +109,11 @@ impl Irina {
         }
         consider(&mut best, start + alone, Way::Queue);
         if running.len() < self.stack.min(at.fleet.together_max as usize) {
-            consider(&mut best, self.stacked(at, running, (model, alone), wait, waiting), Way::Stack);
+            consider(
+                &mut best,
+                self.stacked(at, running, (model, alone), wait, waiting),
+                Way::Stack,
+            );
         }
         if self.preempt > 0 && running.len() == 1 {
             let victim = &running[0];

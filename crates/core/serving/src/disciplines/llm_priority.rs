@@ -15,12 +15,25 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "priority scheduling as vLLM has it; preemption in the manner of FastServe (Wu et al., arXiv 2305.05920)",
     partial: "levels are given with requests; FastServe's own levels by length are not there",
     must_know: "nothing",
+    needs_two: false,
     settings: &[
         ROUTE,
         Setting { key: "batch", default: "256", meaning: "the most requests on a GPU" },
-        Setting { key: "tokens", default: "2560", meaning: "the most tokens of prompts in an iteration; one prompt may be longer" },
-        Setting { key: "aging", default: "30s", meaning: "waiting so long gains one level; 0s for never" },
-        Setting { key: "preempt", default: "swap", meaning: "what becomes of a cache that gives way: recompute or swap" },
+        Setting {
+            key: "tokens",
+            default: "2560",
+            meaning: "the most tokens of prompts in an iteration; one prompt may be longer",
+        },
+        Setting {
+            key: "aging",
+            default: "30s",
+            meaning: "waiting so long gains one level; 0s for never",
+        },
+        Setting {
+            key: "preempt",
+            default: "swap",
+            meaning: "what becomes of a cache that gives way: recompute or swap",
+        },
     ],
     serves: Serves::Tokens(make),
 };
@@ -139,9 +152,10 @@ impl TokenDiscipline for Priority {
             let queue = &mut self.queues.each[server.index()];
             queue.make_room(at, server, self.how, out, |running| {
                 // Places move as requests leave; what is left keeps its order.
-                let worst = running.iter().enumerate().max_by_key(|(_, id)| {
-                    ranks.iter().find(|(_, known)| *known == id.0).copied()
-                });
+                let worst = running
+                    .iter()
+                    .enumerate()
+                    .max_by_key(|(_, id)| ranks.iter().find(|(_, known)| *known == id.0).copied());
                 worst.map_or(0, |(place, _)| place)
             });
         }

@@ -21,11 +21,24 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "Shen et al., Nexus: A GPU Cluster Engine for Accelerating DNN-Based Video Analysis, SOSP 2019; constants of the authors' program",
     partial: "no batching of common prefixes of networks",
     must_know: "one latency target for each model",
+    needs_two: false,
     settings: &[
         Setting { key: "epoch", default: "10s", meaning: "how often GPUs are planned anew" },
-        Setting { key: "first", default: "1s", meaning: "the end of the first epoch, in which every GPU has every model" },
-        Setting { key: "spare", default: "1.1", meaning: "rates are planned for times this, where there is room" },
-        Setting { key: "all", default: "true", meaning: "plan for as much as all GPUs carry; false uses the fewest" },
+        Setting {
+            key: "first",
+            default: "1s",
+            meaning: "the end of the first epoch, in which every GPU has every model",
+        },
+        Setting {
+            key: "spare",
+            default: "1.1",
+            meaning: "rates are planned for times this, where there is room",
+        },
+        Setting {
+            key: "all",
+            default: "true",
+            meaning: "plan for as much as all GPUs carry; false uses the fewest",
+        },
     ],
     serves: Serves::Whole(make),
 };
@@ -153,7 +166,8 @@ impl Nexus {
             if self.routes[model].is_empty() {
                 // A model without a request in this epoch, or without a target that it can meet.
                 let batch = at.fleet.models[model].batch_within(Span(self.slo.0 / 2)).unwrap_or(1);
-                let least = (0..self.backends.len()).min_by_key(|one| self.backends[*one].slots.len());
+                let least =
+                    (0..self.backends.len()).min_by_key(|one| self.backends[*one].slots.len());
                 self.place(least.unwrap_or(0), model, batch, 1.0);
             }
         }

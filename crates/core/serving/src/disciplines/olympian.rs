@@ -20,12 +20,29 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "Hu et al., Olympian: Scheduling GPU Usage in a Deep Neural Network Model Serving System, Middleware 2018",
     partial: "segments of one cost instead of the nodes of a TensorFlow graph",
     must_know: "the profiled cost of each segment",
+    needs_two: false,
     settings: &[
         ROUTE,
-        Setting { key: "share", default: "fair", meaning: "who is next: fair, weighted or priority" },
-        Setting { key: "quantum", default: "1200us", meaning: "GPU time of a turn; 0s picks the shortest with a bearable overhead" },
-        Setting { key: "overhead", default: "0.02", meaning: "the overhead that is bearable where the quantum is picked" },
-        Setting { key: "weights", default: "4/2/1", meaning: "weights of priorities 0, 1, ...; the last for all others" },
+        Setting {
+            key: "share",
+            default: "fair",
+            meaning: "who is next: fair, weighted or priority",
+        },
+        Setting {
+            key: "quantum",
+            default: "1200us",
+            meaning: "GPU time of a turn; 0s picks the shortest with a bearable overhead",
+        },
+        Setting {
+            key: "overhead",
+            default: "0.02",
+            meaning: "the overhead that is bearable where the quantum is picked",
+        },
+        Setting {
+            key: "weights",
+            default: "4/2/1",
+            meaning: "weights of priorities 0, 1, ...; the last for all others",
+        },
     ],
     serves: Serves::Whole(make),
 };

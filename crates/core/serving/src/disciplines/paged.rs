@@ -14,12 +14,25 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "Kwon et al., Efficient Memory Management for Large Language Model Serving with PagedAttention, SOSP 2023",
     partial: "one answer for a request; no copies on write",
     must_know: "nothing",
+    needs_two: false,
     settings: &[
         ROUTE,
         Setting { key: "batch", default: "256", meaning: "the most requests on a GPU" },
-        Setting { key: "tokens", default: "2560", meaning: "the most tokens of prompts in an iteration; one prompt may be longer" },
-        Setting { key: "watermark", default: "0.01", meaning: "the part of the blocks that an admission leaves free" },
-        Setting { key: "preempt", default: "recompute", meaning: "what becomes of a cache that gives way: recompute or swap" },
+        Setting {
+            key: "tokens",
+            default: "2560",
+            meaning: "the most tokens of prompts in an iteration; one prompt may be longer",
+        },
+        Setting {
+            key: "watermark",
+            default: "0.01",
+            meaning: "the part of the blocks that an admission leaves free",
+        },
+        Setting {
+            key: "preempt",
+            default: "recompute",
+            meaning: "what becomes of a cache that gives way: recompute or swap",
+        },
     ],
     serves: Serves::Tokens(make),
 };

@@ -1,6 +1,8 @@
 //! Reuse of shared beginnings: they stay in the cache, and requests go where theirs is (Zheng et al., SGLang, NeurIPS 2024).
 
-use crate::llm::{BLOCK, Iteration, Leave, Limits, LlmFleet, Queue, Queues, Stage, TokenDiscipline, TokenMoment};
+use crate::llm::{
+    BLOCK, Iteration, Leave, Limits, LlmFleet, Queue, Queues, Stage, TokenDiscipline, TokenMoment,
+};
 use crate::registry::{DisciplineEntry, Serves};
 use crate::request::{RequestId, Server};
 use crate::routing::Router;
@@ -16,12 +18,29 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "Zheng et al., SGLang: Efficient Execution of Structured Language Model Programs, NeurIPS 2024",
     partial: "one shared beginning for a request instead of a tree of all prompts",
     must_know: "which prompts begin alike",
+    needs_two: false,
     settings: &[
-        Setting { key: "route", default: "cache-aware", meaning: "the replica for a request: round-robin, least-loaded, two-choices or cache-aware" },
+        Setting {
+            key: "route",
+            default: "cache-aware",
+            meaning: "the replica for a request: round-robin, least-loaded, two-choices or cache-aware",
+        },
         Setting { key: "batch", default: "256", meaning: "the most requests on a GPU" },
-        Setting { key: "tokens", default: "2560", meaning: "the most tokens of prompts in an iteration; one prompt may be longer" },
-        Setting { key: "keep", default: "0.5", meaning: "the part of the blocks that shared beginnings may have" },
-        Setting { key: "look", default: "32", meaning: "waiting requests among which the longest known beginning goes first" },
+        Setting {
+            key: "tokens",
+            default: "2560",
+            meaning: "the most tokens of prompts in an iteration; one prompt may be longer",
+        },
+        Setting {
+            key: "keep",
+            default: "0.5",
+            meaning: "the part of the blocks that shared beginnings may have",
+        },
+        Setting {
+            key: "look",
+            default: "32",
+            meaning: "waiting requests among which the longest known beginning goes first",
+        },
     ],
     serves: Serves::Tokens(make),
 };
@@ -86,7 +105,10 @@ impl Kept {
         let mut freed = 0;
         while freed < blocks {
             let idle = self.by_id.iter().filter(|(_, one)| one.users == 0);
-            let Some(oldest) = idle.min_by_key(|(id, one)| (one.used, **id)).map(|(id, _)| *id) else { break };
+            let Some(oldest) = idle.min_by_key(|(id, one)| (one.used, **id)).map(|(id, _)| *id)
+            else {
+                break;
+            };
             if let Some(one) = self.by_id.remove(&oldest) {
                 freed += LlmFleet::blocks_for(one.tokens);
             }
@@ -105,7 +127,8 @@ impl Prefix {
             return;
         }
         let looked = queue.waiting.iter().take(self.look).enumerate();
-        let best = looked.max_by_key(|(place, id)| (kept.known(at, **id), std::cmp::Reverse(*place)));
+        let best =
+            looked.max_by_key(|(place, id)| (kept.known(at, **id), std::cmp::Reverse(*place)));
         if let Some((place @ 1.., _)) = best
             && let Some(id) = queue.waiting.remove(place)
         {
@@ -118,7 +141,8 @@ impl Prefix {
         let mut tokens = 0;
         loop {
             self.sort(at, server);
-            let (queue, kept) = (&mut self.queues.each[server.index()], &mut self.kept[server.index()]);
+            let (queue, kept) =
+                (&mut self.queues.each[server.index()], &mut self.kept[server.index()]);
             let Some(id) = queue.waiting.front().copied() else { return };
             let asked = at.request(id);
             let fresh = at.stage(id) == Stage::Waiting;
@@ -126,7 +150,9 @@ impl Prefix {
             let new = at.goal(id) - if fresh { known } else { at.context(id) };
             let spare = if queue.running.is_empty() { 0 } else { self.limits.spare };
             let need = LlmFleet::blocks_for(at.goal(id) + 1 - known) + spare;
-            if queue.running.len() >= self.limits.batch || tokens > 0 && tokens + new > self.limits.tokens {
+            if queue.running.len() >= self.limits.batch
+                || tokens > 0 && tokens + new > self.limits.tokens
+            {
                 return;
             }
             if need > free {
@@ -147,8 +173,12 @@ impl Prefix {
             let kept_tokens = shared(at, id);
             let blocks = LlmFleet::blocks_for(kept_tokens);
             if asked.prefix > 0 && kept_tokens > 0 {
-                if !kept.by_id.contains_key(&asked.prefix) && kept.blocks + blocks <= self.keep && blocks + self.limits.spare <= free {
-                    let one = Beginning { tokens: kept_tokens, is_there: false, users: 0, used: at.now };
+                if !kept.by_id.contains_key(&asked.prefix)
+                    && kept.blocks + blocks <= self.keep
+                    && blocks + self.limits.spare <= free
+                {
+                    let one =
+                        Beginning { tokens: kept_tokens, is_there: false, users: 0, used: at.now };
                     kept.by_id.insert(asked.prefix, one);
                     kept.blocks += blocks;
                     free -= blocks;
@@ -172,7 +202,8 @@ impl TokenDiscipline for Prefix {
         let kept = &self.kept;
         let prefix = at.request(request).prefix;
         // A beginning that is being computed draws requests as well.
-        let known = |one: usize| kept[one].by_id.get(&prefix).map_or(0, |one| u64::from(one.tokens));
+        let known =
+            |one: usize| kept[one].by_id.get(&prefix).map_or(0, |one| u64::from(one.tokens));
         self.queues.send(at, request, kept.len(), known)
     }
 
@@ -188,7 +219,8 @@ impl TokenDiscipline for Prefix {
         self.admit(at, server, at.free(server), out);
         if out.chunks.is_empty() {
             let short = at.growth(server).saturating_sub(at.free(server));
-            if out.admit.is_empty() && short > 0 && self.kept[server.index()].forget(short) < short {
+            if out.admit.is_empty() && short > 0 && self.kept[server.index()].forget(short) < short
+            {
                 let queue = &mut self.queues.each[server.index()];
                 queue.make_room(at, server, Leave::Recompute, out, |running| running.len() - 1);
             }
@@ -200,7 +232,11 @@ impl TokenDiscipline for Prefix {
         out.hold = Some(self.kept[server.index()].blocks);
     }
 
-    fn prefilled(&mut self, at: &TokenMoment<'_>, (server, id): (Server, RequestId)) -> Option<Server> {
+    fn prefilled(
+        &mut self,
+        at: &TokenMoment<'_>,
+        (server, id): (Server, RequestId),
+    ) -> Option<Server> {
         if let Some(one) = self.kept[server.index()].by_id.get_mut(&at.request(id).prefix) {
             one.is_there = true;
         }

@@ -15,9 +15,18 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "Zhang et al., SHEPHERD: Serving DNNs in the Wild, NSDI 2023",
     partial: "Flex alone: all GPUs are one group, without the planner that divides streams",
     must_know: "nothing",
+    needs_two: false,
     settings: &[
-        Setting { key: "lambda", default: "3", meaning: "how many times as large a batch must be to stop another" },
-        Setting { key: "margin", default: "1ms", meaning: "how long before a deadline an answer is aimed at" },
+        Setting {
+            key: "lambda",
+            default: "3",
+            meaning: "how many times as large a batch must be to stop another",
+        },
+        Setting {
+            key: "margin",
+            default: "1ms",
+            meaning: "how long before a deadline an answer is aimed at",
+        },
     ],
     serves: Serves::Whole(make),
 };
@@ -67,9 +76,8 @@ impl Shepherd {
             }
             let size = self.feasible(at, model, out);
             let Some(head) = self.queues[model].front().copied() else { continue };
-            let is_better = best.is_none_or(|(most, oldest, _)| {
-                size > most || size == most && head < oldest
-            });
+            let is_better =
+                best.is_none_or(|(most, oldest, _)| size > most || size == most && head < oldest);
             if is_better {
                 best = Some((size, head, model));
             }

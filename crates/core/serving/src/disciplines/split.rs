@@ -14,11 +14,20 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "Patel et al., Splitwise, ISCA 2024; Zhong et al., DistServe, OSDI 2024",
     partial: "the division of the GPUs is a setting; transfers take no part of a shared network",
     must_know: "nothing",
+    needs_two: true,
     settings: &[
         ROUTE,
-        Setting { key: "prefill", default: "0.5", meaning: "the part of the GPUs for prompts, one at least on each side" },
+        Setting {
+            key: "prefill",
+            default: "0.5",
+            meaning: "the part of the GPUs for prompts, one at least on each side",
+        },
         Setting { key: "batch", default: "256", meaning: "the most requests on a GPU" },
-        Setting { key: "tokens", default: "2048", meaning: "the most tokens of prompts in an iteration; one prompt may be longer" },
+        Setting {
+            key: "tokens",
+            default: "2048",
+            meaning: "the most tokens of prompts in an iteration; one prompt may be longer",
+        },
     ],
     serves: Serves::Tokens(make),
 };
@@ -78,7 +87,11 @@ impl TokenDiscipline for Split {
     }
 
     /// The GPU for answers with the fewest tokens before it. O(GPUs).
-    fn prefilled(&mut self, at: &TokenMoment<'_>, (server, id): (Server, RequestId)) -> Option<Server> {
+    fn prefilled(
+        &mut self,
+        at: &TokenMoment<'_>,
+        (server, id): (Server, RequestId),
+    ) -> Option<Server> {
         let answers = self.prefills..self.load.len();
         let to = answers.min_by_key(|one| self.load[*one])?;
         self.load[to] += u64::from(at.request(id).prompt);

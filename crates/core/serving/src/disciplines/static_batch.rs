@@ -14,6 +14,7 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "a baseline; what FasterTransformer behind Triton does, as Orca describes it",
     partial: "answers leave as they end, and what has ended costs nothing",
     must_know: "nothing",
+    needs_two: false,
     settings: &[ROUTE, Setting { key: "batch", default: "32", meaning: "the largest batch" }],
     serves: Serves::Tokens(make),
 };

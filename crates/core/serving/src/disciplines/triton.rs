@@ -17,15 +17,40 @@ pub const ENTRY: DisciplineEntry = DisciplineEntry {
     paper: "NVIDIA Triton Inference Server, documentation of the dynamic batcher and of instance groups",
     partial: "no sequence batcher, rate limiter or ensembles",
     must_know: "nothing",
+    needs_two: false,
     settings: &[
         ROUTE,
         Setting { key: "batch", default: "64", meaning: "the largest batch" },
-        Setting { key: "preferred", default: "", meaning: "preferred sizes, such as 4/16; empty for the largest alone" },
-        Setting { key: "delay", default: "1ms", meaning: "how long the oldest waits for more at most" },
-        Setting { key: "instances", default: "1", meaning: "launches of one model at once on a GPU" },
-        Setting { key: "alone", default: "false", meaning: "one launch of any model at a time on a GPU" },
-        Setting { key: "levels", default: "1", meaning: "levels of priority; 0 is the most urgent" },
-        Setting { key: "timeout", default: "0s", meaning: "a request that waits longer is given up; 0s for never" },
+        Setting {
+            key: "preferred",
+            default: "",
+            meaning: "preferred sizes, such as 4/16; empty for the largest alone",
+        },
+        Setting {
+            key: "delay",
+            default: "1ms",
+            meaning: "how long the oldest waits for more at most",
+        },
+        Setting {
+            key: "instances",
+            default: "1",
+            meaning: "launches of one model at once on a GPU",
+        },
+        Setting {
+            key: "alone",
+            default: "false",
+            meaning: "one launch of any model at a time on a GPU",
+        },
+        Setting {
+            key: "levels",
+            default: "1",
+            meaning: "levels of priority; 0 is the most urgent",
+        },
+        Setting {
+            key: "timeout",
+            default: "0s",
+            meaning: "a request that waits longer is given up; 0s for never",
+        },
     ],
     serves: Serves::Whole(make),
 };

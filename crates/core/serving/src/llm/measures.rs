@@ -1,6 +1,7 @@
 //! What came of a run of language models.
 
 use crate::measures::{Tally, percentile};
+use std::collections::BTreeMap;
 use trainyard_types::Span;
 
 /// Buckets of the histogram of gaps in each doubling.
@@ -13,6 +14,8 @@ pub struct TokenTally {
     pub whole: Tally,
     /// Microseconds to the first token, ascending once the run is over.
     pub first: Vec<u64>,
+    /// The same for the requests of each priority.
+    pub first_of: BTreeMap<u8, Vec<u64>>,
     /// Microseconds for each further token on average, by answer, ascending once the run is over.
     pub pace: Vec<u64>,
     /// Tokens that were made.
@@ -33,6 +36,7 @@ impl TokenTally {
         TokenTally {
             whole: Tally::new(1, servers),
             first: Vec::new(),
+            first_of: BTreeMap::new(),
             pace: Vec::new(),
             tokens: 0,
             computed: 0,
@@ -52,12 +56,18 @@ impl TokenTally {
 
     pub(crate) fn finish(&mut self) {
         self.first.sort_unstable();
+        self.first_of.values_mut().for_each(|all| all.sort_unstable());
         self.pace.sort_unstable();
     }
 
     /// The time to the first token that this part of the answers stays within.
     pub fn first_within(&self, part: f64) -> Span {
         percentile(&self.first, part)
+    }
+
+    /// The same among the requests of a priority; nothing for none.
+    pub fn first_within_of(&self, priority: u8, part: f64) -> Span {
+        self.first_of.get(&priority).map_or(Span::ZERO, |all| percentile(all, part))
     }
 
     /// The time for a token that this part of the answers stays within on average.

@@ -28,7 +28,8 @@ impl LlmModel {
         let mut prefill = prefills.to_vec();
         prefill.sort_by(|a, b| a.0.total_cmp(&b.0));
         let square = square(&prefill);
-        let linear = prefill.iter().map(|(tokens, micros)| (*tokens, micros - square * tokens * tokens));
+        let linear =
+            prefill.iter().map(|(tokens, micros)| (*tokens, micros - square * tokens * tokens));
         LlmModel { name: name.to_owned(), linear: linear.collect(), decode, square }
     }
 
@@ -36,7 +37,10 @@ impl LlmModel {
     ///
     /// Lines between measured batches and contexts, and beyond them.
     pub fn decode(&self, batch: f64, context: f64) -> f64 {
-        let above = self.decode.partition_point(|(known, _)| *known < batch).clamp(1, self.decode.len() - 1);
+        let above = self
+            .decode
+            .partition_point(|(known, _)| *known < batch)
+            .clamp(1, self.decode.len() - 1);
         let ((b0, low), (b1, high)) = (&self.decode[above - 1], &self.decode[above]);
         let part = ((batch - b0) / (b1 - b0)).max(0.0);
         let (low, high) = (line(low, context), line(high, context));

@@ -263,7 +263,13 @@ impl<'a> World<'a> {
         }
     }
 
-    fn prefilled(&mut self, discipline: &mut dyn TokenDiscipline, server: Server, id: RequestId, tokens: u32) {
+    fn prefilled(
+        &mut self,
+        discipline: &mut dyn TokenDiscipline,
+        server: Server,
+        id: RequestId,
+        tokens: u32,
+    ) {
         self.sequences[id.index()].context += tokens;
         self.tally.computed += u64::from(tokens);
         if self.moment().left(id) > 0 {
@@ -276,7 +282,9 @@ impl<'a> World<'a> {
             sequence.generated = 1;
             sequence.first = now;
             self.tally.tokens += 1;
-            self.tally.first.push(now.since(request.arrived).0);
+            let first = now.since(request.arrived).0;
+            self.tally.first.push(first);
+            self.tally.first_of.entry(request.priority).or_default().push(first);
         }
         if sequence.generated >= sequence.output {
             sequence.stage = Stage::Decode;
@@ -332,7 +340,8 @@ impl<'a> World<'a> {
         let request = self.trace.requests[id.index()];
         let sequence = &mut self.sequences[id.index()];
         sequence.stage = Stage::Over;
-        self.replicas[server.index()].used -= LlmFleet::blocks_for(sequence.context - sequence.shared);
+        self.replicas[server.index()].used -=
+            LlmFleet::blocks_for(sequence.context - sequence.shared);
         let first = sequence.first.since(request.arrived);
         let further = u64::from(sequence.generated - 1);
         let pace = self.now.since(sequence.first).0 / further.max(1);
@@ -374,12 +383,18 @@ impl<'a> World<'a> {
             let after = LlmFleet::blocks_for(sequence.context - sequence.shared + tokens);
             self.replicas[server.index()].used += after - before;
             new += tokens;
-            attention += self.fleet.model.attention(f64::from(*tokens), f64::from(sequence.context));
+            attention +=
+                self.fleet.model.attention(f64::from(*tokens), f64::from(sequence.context));
         }
         self.begin(server, out, (new, attention, ahead))
     }
 
-    fn begin(&mut self, server: Server, out: Iteration, (new, attention, ahead): (u32, f64, f64)) -> Result<(), Fault> {
+    fn begin(
+        &mut self,
+        server: Server,
+        out: Iteration,
+        (new, attention, ahead): (u32, f64, f64),
+    ) -> Result<(), Fault> {
         let model = &self.fleet.model;
         let replica = &self.replicas[server.index()];
         let decode = out.decode && replica.batch > 0;
@@ -393,7 +408,8 @@ impl<'a> World<'a> {
             }
             _ => 1,
         };
-        let grows = if decode { replica.growth[(replica.steps % u64::from(BLOCK)) as usize] } else { 0 };
+        let grows =
+            if decode { replica.growth[(replica.steps % u64::from(BLOCK)) as usize] } else { 0 };
         let taken = replica.used + replica.held + grows;
         if steps == 0 || taken > self.fleet.blocks {
             return Err(self.fault(server, format!("{taken} blocks of {}", self.fleet.blocks)));
@@ -425,7 +441,8 @@ impl<'a> World<'a> {
         // In as many steps as a block has tokens, each request takes one.
         let (whole, mut left) = (free / each.max(1), free % each.max(1));
         for step in 0..u64::from(BLOCK) {
-            let grows = u64::from(replica.growth[((replica.steps + step) % u64::from(BLOCK)) as usize]);
+            let grows =
+                u64::from(replica.growth[((replica.steps + step) % u64::from(BLOCK)) as usize]);
             if grows > left {
                 return whole * u64::from(BLOCK) + step;
             }
@@ -441,7 +458,8 @@ impl<'a> World<'a> {
             self.part(server, id);
         }
         let sequence = &mut self.sequences[id.index()];
-        self.replicas[server.index()].used -= LlmFleet::blocks_for(sequence.context - sequence.shared);
+        self.replicas[server.index()].used -=
+            LlmFleet::blocks_for(sequence.context - sequence.shared);
         self.tally.evictions += 1;
         self.waiting += 1;
         let context = f64::from(sequence.context);
@@ -482,11 +500,16 @@ impl<'a> World<'a> {
     fn expect(&self, server: Server, id: RequestId, stages: &[Stage]) -> Result<(), Fault> {
         let found = self.sequences.get(id.index());
         let is_right = found.is_some_and(|one| {
-            let here = matches!(one.stage, Stage::Waiting | Stage::Swapped) || one.server == server.0;
+            let here =
+                matches!(one.stage, Stage::Waiting | Stage::Swapped) || one.server == server.0;
             stages.contains(&one.stage) && here
         });
         let stage = found.map(|one| one.stage);
-        if is_right { Ok(()) } else { Err(self.fault(server, format!("request {} is {stage:?}", id.0))) }
+        if is_right {
+            Ok(())
+        } else {
+            Err(self.fault(server, format!("request {} is {stage:?}", id.0)))
+        }
     }
 
     fn fault(&self, server: Server, what: String) -> Fault {

@@ -80,15 +80,23 @@ fn greedy(told: &Told<'_>, stages: u32, sample: &Sample) -> Placement {
     let mut result = (0.0, Vec::new());
     for _ in 0..groups.len() * fleet.models.len() {
         let (attainment, missed, load) = judged(told, &groups, sample);
-        if attainment > result.0 || result.1.is_empty() {
+        if attainment >= result.0 || result.1.is_empty() {
             result = (attainment, groups.clone());
         }
-        if missed.iter().all(|count| *count == 0) {
-            break;
-        }
         // The model with the most requests that were not served, to the group with the least to do that has room.
-        let mut by_need: Vec<usize> = (0..missed.len()).filter(|model| missed[*model] > 0).collect();
-        by_need.sort_by_key(|model| (std::cmp::Reverse(missed[*model]), *model));
+        // Where all of the sample is served, what is left of the memory goes to the busiest model for its replicas.
+        let replicas = |model: usize| {
+            let id = ModelId(model as u32);
+            groups.iter().filter(|group| group.models.contains(&id)).count() as f64 + 1.0
+        };
+        let busy = |model: usize| {
+            told.rates.get(model).copied().unwrap_or(0.0) * fleet.models[model].micros(1)
+                / replicas(model)
+        };
+        let mut by_need: Vec<usize> = (0..missed.len()).collect();
+        by_need.sort_by(|a, b| {
+            missed[*b].cmp(&missed[*a]).then(busy(*b).total_cmp(&busy(*a))).then(a.cmp(b))
+        });
         let fits = |model: usize| {
             let need = memory(fleet, model, stages);
             let has = |at: &usize| groups[*at].models.contains(&ModelId(model as u32));
@@ -102,7 +110,7 @@ fn greedy(told: &Told<'_>, stages: u32, sample: &Sample) -> Placement {
         groups[group].models.push(ModelId(model as u32));
     }
     let (attainment, _, _) = judged(told, &groups, sample);
-    if attainment > result.0 {
+    if attainment >= result.0 {
         result = (attainment, groups);
     }
     let mut by_server = vec![Vec::new(); fleet.servers as usize];
@@ -127,8 +135,7 @@ fn judged(told: &Told<'_>, groups: &[Group], sample: &Sample) -> (f64, Vec<u64>,
     }
     let slo = told.slo.0 as f64;
     for (arrived, model) in sample {
-        let shortest =
-            holders[*model].iter().copied().min_by(|a, b| free[*a].total_cmp(&free[*b]));
+        let shortest = holders[*model].iter().copied().min_by(|a, b| free[*a].total_cmp(&free[*b]));
         let Some(at) = shortest else {
             missed[*model] += 1;
             continue;

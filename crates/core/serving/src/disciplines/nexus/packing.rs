@@ -86,7 +86,9 @@ pub fn pack(sessions: &[Session]) -> Vec<Plan> {
     let mut plans = Vec::new();
     let mut residual = Vec::new();
     for (at, session) in sessions.iter().enumerate() {
-        let (Some(batch), Some(most)) = (session.batch_alone(), session.throughput()) else { continue };
+        let (Some(batch), Some(most)) = (session.batch_alone(), session.throughput()) else {
+            continue;
+        };
         let whole = libm::floor(session.rate / most) as usize;
         let part = Part { session: at, batch, rate: most };
         let full = Plan { duty_us: session.latency(batch), occupancy: 1.0, parts: vec![part] };
@@ -177,7 +179,8 @@ mod tests {
         // A and B share a GPU with a cycle of 125 ms and batches of 8 and 4; C has another.
         assert_eq!(plans.len(), 2, "{plans:?}");
         let shared = &plans[0];
-        let pairs: Vec<(usize, u32)> = shared.parts.iter().map(|one| (one.session, one.batch)).collect();
+        let pairs: Vec<(usize, u32)> =
+            shared.parts.iter().map(|one| (one.session, one.batch)).collect();
         assert_eq!((pairs, shared.duty_us), (vec![(0, 8), (1, 4)], 125e3), "{plans:?}");
     }
 
@@ -195,7 +198,10 @@ mod tests {
             for part in &plan.parts {
                 served[part.session] += part.rate;
                 let slo = sessions[part.session].slo_us;
-                assert!(plan.duty_us + latency(part) <= slo + 1e-6 || plan.parts.len() == 1, "{plan:?}");
+                assert!(
+                    plan.duty_us + latency(part) <= slo + 1e-6 || plan.parts.len() == 1,
+                    "{plan:?}"
+                );
             }
         }
         for (served, session) in served.iter().zip(&sessions) {

@@ -15,7 +15,12 @@ pub struct Stage {
 ///
 /// f(u, t) is the least number of GPUs for the subtree of u within t: over what u takes for itself, the GPUs for u and
 /// those of its children within the rest. O(stages * steps^2) for steps of the target.
-pub fn split_slo(stages: &[Stage], rate: f64, slo_us: f64, steps: usize) -> Option<(Vec<f64>, f64)> {
+pub fn split_slo(
+    stages: &[Stage],
+    rate: f64,
+    slo_us: f64,
+    steps: usize,
+) -> Option<(Vec<f64>, f64)> {
     if stages.is_empty() || steps == 0 {
         return None;
     }
