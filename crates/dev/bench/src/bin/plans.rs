@@ -1,15 +1,22 @@
 //! What described models cost a policy: CPU time of a decision at 512 GPUs whose jobs are as fast as the best division of
 //! their model, beside the same jobs with measured points.
 //!
+//! Beside it, how long searches take: PTD-P on 3,072 GPUs, DAPPLE on the profiles of its authors, Pesto on 1,000 operators.
+//!
 //! `cargo run --release -p trainyard-bench --bin plans` prints both for Gavel and Sia; `--gate` fails when a decision
 //! takes more than twice as long. Divisions are found at the first question about a configuration and looked up after it,
 //! so the first half of the moments of a run is left out as warm-up, and shown apart.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Parser;
 use cpu_time::ProcessTime;
 use std::sync::Arc;
 use trainyard_bench::{Flags, mark, reference_seconds};
+use trainyard_planner::devices::DAPPLE_A;
+use trainyard_planner::{
+    DeviceGraph, Edge, Graph, KindFigures, LinkSpeeds, Operator, PlanError, Request, Transformer,
+    dapple, layer_profile, pesto, ptd_p,
+};
 use trainyard_policies::compose::Selection;
 use trainyard_profile::Catalog;
 use trainyard_sim::{Observer, Options, simulate};
@@ -87,5 +94,98 @@ fn main() -> Result<()> {
             mark(ratio > BOUND)
         );
     }
+    println!("\nsearch                       cpu s  bound s");
+    for (name, bound, seconds) in searches()? {
+        missed += usize::from(seconds > bound);
+        println!("{name:26}  {seconds:6.2}  {bound:7.1}{}", mark(seconds > bound));
+    }
     flags.conclude(missed)
+}
+
+/// CPU seconds of a search.
+fn timed(search: impl FnOnce() -> Result<(), PlanError>) -> Result<f64> {
+    let start = ProcessTime::now();
+    search()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Searches with their bounds and the CPU seconds they took. The profiles are beside the repository, or left out.
+fn searches() -> Result<Vec<(String, f64, f64)>> {
+    let mut all = Vec::new();
+    let speeds = LinkSpeeds {
+        inside: 300e9,
+        network: 200e9,
+        between_two: f64::INFINITY,
+        host: 16e9,
+        latency: 0.0,
+    };
+    let a100 = KindFigures { speed: 1.0, memory_bytes: 80e9, peak_flops: 312e12 };
+    let many = DeviceGraph::uniform((384, 8), "a100", a100, &speeds);
+    let model = Transformer::named("gpt-1t").context("a model that has a name")?;
+    let graph = model.graph("a100", 1)?;
+    let request = Request {
+        graph: &graph,
+        transformer: Some(&model),
+        devices: &many,
+        batch: 3072,
+        state_factor: 9.0,
+    };
+    all.push(("ptd-p 1008 B on 3072".to_owned(), 2.0, timed(|| ptd_p::plan(&request).map(drop))?));
+    let v100 = KindFigures { speed: 1.0, memory_bytes: 16e9, peak_flops: 125e12 };
+    let branches = in_branches(1000, 6)?;
+    let four = DeviceGraph::uniform((1, 4), "v100", v100, &DAPPLE_A);
+    let request = Request {
+        graph: &branches,
+        transformer: None,
+        devices: &four,
+        batch: 1,
+        state_factor: 4.0,
+    };
+    all.push(("pesto 1000 operators".to_owned(), 10.0, timed(|| pesto::plan(&request).map(drop))?));
+    let folder =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/data/dapple/profiling_results");
+    let Ok(files) = std::fs::read_dir(folder) else {
+        println!("profiles of DAPPLE are not beside the repository: left out");
+        return Ok(all);
+    };
+    let mut files: Vec<_> = files.flatten().map(|file| file.path()).collect();
+    files.sort();
+    let two = DeviceGraph::uniform((2, 8), "v100", v100, &DAPPLE_A);
+    for file in files {
+        let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = name.context("a file has a name")?;
+        let batch = layer_profile::batch_in(&name).unwrap_or(64);
+        let graph = layer_profile::parse(&name, &std::fs::read_to_string(&file)?, batch)?;
+        let batch = 16 * batch.max(8);
+        let request =
+            Request { graph: &graph, transformer: None, devices: &two, batch, state_factor: 4.0 };
+        let seconds = timed(|| dapple::plan(&request).map(drop))?;
+        all.push((format!("dapple {}", name.trim_end_matches(".txt")), 1.0, seconds));
+    }
+    Ok(all)
+}
+
+/// Operators in branches between a first and a last one; sizes follow a fixed pattern.
+fn in_branches(count: usize, branches: usize) -> Result<Graph> {
+    let operator = |at: usize| {
+        let seconds = 1e-3 * (1 + at * 7 % 11) as f64;
+        Operator {
+            name: format!("o{at}"),
+            forward: seconds,
+            backward: 2.0 * seconds,
+            parameter_bytes: 1e6,
+            activation_bytes: 1e5,
+        }
+    };
+    let operators: Vec<Operator> = (0..count).map(operator).collect();
+    let bytes = |at: usize| 1e5 * (1 + at * 5 % 13) as f64;
+    let mut edges: Vec<Edge> = Vec::new();
+    for at in 1..count - 1 {
+        let from = if at <= branches { 0 } else { at - branches };
+        edges.push(Edge { from, to: at, bytes: bytes(at) });
+    }
+    for at in count - 1 - branches..count - 1 {
+        edges.push(Edge { from: at, to: count - 1, bytes: bytes(at) });
+    }
+    Ok(Graph::new(("branches", "v100"), 1, operators, edges)?)
 }
