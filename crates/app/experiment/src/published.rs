@@ -490,6 +490,7 @@ impl Table {
             speed_error: None,
             splits_by_speed: false,
             suspend_memory: None,
+            isolate_tenants: false,
             pairs_known: None,
             colocation: row.colocation.clone(),
             interference: row.interference.map(|part| part.to_string()),

@@ -61,6 +61,7 @@ fn options(scenario: &Scenario, semantics: Semantics) -> Options {
     }
     options.colocation = scenario.colocation.unwrap_or(options.colocation);
     options.setup.suspend = scenario.suspend;
+    options.setup.isolates_tenants = scenario.isolates;
     options.seed = scenario.seed;
     for Failure { at, length, what } in &scenario.failures {
         let (lost, back) = match what {

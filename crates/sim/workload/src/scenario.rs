@@ -62,6 +62,8 @@ pub struct Scenario {
     pub semantics: Option<String>,
     /// What jobs on the same GPU leave each other of their speed, if not as in the semantics.
     pub colocation: Option<ColocationModel>,
+    /// Whether jobs of different tenants share a GPU only where both allow it.
+    pub isolates: bool,
     /// How nodes put jobs aside, if they can.
     pub suspend: Option<SuspendRule>,
     /// What stopping and starting costs.
@@ -132,7 +134,7 @@ pub enum Expect {
     Log,
 }
 
-const WORDS: [&str; 23] = [
+const WORDS: [&str; 24] = [
     "cluster",
     "host",
     "tenant",
@@ -148,6 +150,7 @@ const WORDS: [&str; 23] = [
     "semantics",
     "colocation",
     "suspend",
+    "isolate",
     "costs",
     "error",
     "fail",
@@ -198,6 +201,7 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
         colocation: None,
         costs: CostModel::Free,
         suspend: None,
+        isolates: false,
         error: 0.0,
         failures: Vec::new(),
         cancels: Vec::new(),
@@ -266,6 +270,10 @@ fn read_tenants(lines: &[Line<'_>]) -> Result<Tenants, InputError> {
         }
         let mut tenant = Tenant::named(name);
         while let Some(key) = words.next() {
+            if key == "shares-gpus" {
+                tenant.shares_gpus = true;
+                continue;
+            }
             let value = words.next().unwrap_or("");
             let wrong = |expected: &str| InputError::wrong(line.number, key, value, expected);
             match key {
@@ -284,7 +292,7 @@ fn read_tenants(lines: &[Line<'_>]) -> Result<Tenants, InputError> {
                     tenant.parent = Some(TenantId(index as u32));
                 }
                 _ => {
-                    let keys = ["weight", "ceiling", "parent"];
+                    let keys = ["weight", "ceiling", "parent", "shares-gpus"];
                     return Err(InputError::unknown(line.number, "tenant", key, keys));
                 }
             }
@@ -347,6 +355,10 @@ fn read_line(line: &Line<'_>, scenario: &mut Scenario) -> Result<(), InputError>
                 scenario_window::read(line, &scenario.cluster, &scenario.workload.tenants)?;
             scenario.cluster.windows.push(window);
         }
+        "isolate" => match line.rest {
+            "tenants" => scenario.isolates = true,
+            _ => return Err(line.wrong("`tenants`")),
+        },
         "suspend" => {
             let rule = line.rest.parse().map_err(|_| line.wrong(SuspendRule::EXPECTED))?;
             scenario.suspend = Some(rule);
