@@ -18,6 +18,8 @@ import tempfile
 import threading
 import time
 
+import sharing_queue
+
 HERE = pathlib.Path(__file__).resolve().parent
 SHARES = [(500, 500), (300, 700), (100, 900)]
 GIB = 1 << 30
@@ -471,6 +473,9 @@ PARTS = {
         bench.step("d eight", 200, lambda: order(bench, 8, 15, ["", "-graph"])),
     ],
 }
+
+
+PARTS.update(sharing_queue.PARTS)
 
 
 def alarmed(*_):

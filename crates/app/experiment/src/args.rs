@@ -109,6 +109,9 @@ pub struct WorldArgs {
     /// Measure only jobs FROM..TO in order of arrival, such as 4000..5000; the run ends when they have ended.
     #[arg(long, value_name = "FROM..TO")]
     pub measure: Option<String>,
+    /// Jobs of different tenants share a GPU only where both tenants say `shares_gpus`, as under `serve`.
+    #[arg(long)]
+    pub isolate_tenants: bool,
     /// Nodes put jobs aside in so much of their host memory instead of letting them save and exit, where that is cheaper: 64GiB, or 64GiB,away=10m for how long a job waits for its own GPUs [default: they cannot].
     #[arg(long, value_name = "MEMORY", allow_hyphen_values = true)]
     pub suspend_memory: Option<String>,

@@ -4,7 +4,7 @@ use crate::args::WorldArgs;
 use crate::choice::split_list;
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
-use trainyard_engine::Trigger;
+use trainyard_engine::{Setup, Trigger};
 use trainyard_framework::RawSettings;
 use trainyard_profile::ColocationModel;
 use trainyard_sim::{DecisionCost, Distance, FailureModel, Lending, Options, Rounding, Window};
@@ -60,6 +60,7 @@ pub fn read(args: &WorldArgs, seed: u64) -> Result<Options, Failure> {
     if let Some(text) = &args.checkpoint_every {
         options.checkpoint_every = span("--checkpoint-every", text)?;
     }
+    options.setup.isolates_tenants = args.isolate_tenants;
     if let Some(text) = &args.suspend_memory {
         let rule = text.parse::<SuspendRule>();
         let rule =
@@ -127,7 +128,6 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         None => "all jobs".to_owned(),
         Some(Window { from, to }) => format!("{from}..{to}"),
     };
-    let suspend = options.setup.suspend.map(|rule| ("suspend-memory", rule.to_string()));
     let in_phases = options.in_phases.then(|| ("phases", "true".to_owned()));
     let by_speed = options.splits_by_speed.then(|| ("splits-by-speed", "true".to_owned()));
     let blind = (!options.tells_plans).then(|| ("without-plans", "true".to_owned()));
@@ -151,10 +151,17 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
     .into_iter()
     .chain(by_speed)
     .chain(blind)
-    .chain(suspend)
-    .chain(in_phases)
+     .chain(in_phases)
+     .chain(of_setup(&options.setup))
     .map(|(key, value)| (key.to_owned(), value))
     .collect()
+}
+
+/// Settings of the engine that are listed where they are not as usual.
+fn of_setup(setup: &Setup) -> impl Iterator<Item = (&'static str, String)> {
+    let suspend = setup.suspend.map(|rule| ("suspend-memory", rule.to_string()));
+    let apart = setup.isolates_tenants.then(|| ("isolate-tenants", "true".to_owned()));
+    suspend.into_iter().chain(apart)
 }
 
 fn deviation(flag: &str, text: &str) -> Result<f64, Failure> {

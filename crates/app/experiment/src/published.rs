@@ -491,6 +491,7 @@ impl Table {
             splits_by_speed: false,
             suspend_memory: None,
             phases: false,
+            isolate_tenants: false,
             pairs_known: None,
             without_plans: false,
             colocation: row.colocation.clone(),

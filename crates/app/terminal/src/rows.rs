@@ -124,7 +124,7 @@ fn rank(state: QueueState) -> u8 {
         QueueState::Running => 0,
         QueueState::Starting => 1,
         QueueState::Saving => 2,
-        QueueState::Waiting => 3,
+        QueueState::Waiting | QueueState::Suspended => 3,
         QueueState::Unadmitted => 4,
         QueueState::Blocked => 5,
         over => 6 + u8::from(over > QueueState::Finished),

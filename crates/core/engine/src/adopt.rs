@@ -160,6 +160,9 @@ impl Engine {
         if !stays && let Some(node) = self.shut_at(job, &to) {
             return Err(Fault::InWindow(job, node));
         }
+        if self.meets_strangers(job, &to) {
+            return Err(Fault::Strangers(job));
+        }
         let used = used_permille(&to);
         if self.state.ceiling_passed(tenant, used).is_some() {
             return Err(Fault::QuotaPassed(job));
@@ -167,6 +170,7 @@ impl Engine {
         self.free.take(&to);
         self.count_granted(at, tenant, used as i64);
         let state = self.state_mut();
+        state.sharing += u32::from(to.is_shared());
         state.waiting.remove(job);
         state.granted.insert(job);
         state.changed.push(job);
@@ -177,6 +181,17 @@ impl Engine {
             self.leave_or_watch(at, job);
         }
         Ok(())
+    }
+
+    /// Whether a job would share a GPU with one of a tenant that it must not share with. Linear in granted jobs, where
+    /// tenants are kept apart and any GPU is shared.
+    fn meets_strangers(&self, job: JobId, to: &Allocation) -> bool {
+        let state = &self.state;
+        if !state.isolates || state.tenants.len() < 2 || !to.is_shared() && state.sharing == 0 {
+            return false;
+        }
+        let plan = |other| state.live(other).and_then(|live| live.state.planned.clone());
+        state.meets_strangers(job, to, &plan, state.granted.iter())
     }
 
     fn drop_change(&mut self, fault: Fault, overtaken: bool) {

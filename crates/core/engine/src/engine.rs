@@ -46,8 +46,6 @@ pub struct Engine {
     pub(crate) suspending: BTreeSet<JobId>,
     /// Jobs that are put aside and are being killed.
     pub(crate) discarding: BTreeSet<JobId>,
-    /// Jobs whose present attempt could not be put aside.
-    pub(crate) unsuspendable: BTreeSet<JobId>,
     /// Jobs of which something changed that must survive a restart.
     pub(crate) touched: IdSet<JobId>,
     /// Whether a question is out.
@@ -166,6 +164,7 @@ impl Engine {
     ) -> Engine {
         let mut state = State::new(Arc::clone(&cluster), tenants);
         state.aside.rule = setup.suspend;
+        state.isolates = setup.isolates_tenants;
         state.keeps_rounds = matches!(setup.trigger, Trigger::Barrier(_));
         let declared = cluster.windows.clone();
         let mut engine = Engine {
@@ -187,7 +186,6 @@ impl Engine {
             resizing: BTreeMap::new(),
             suspending: BTreeSet::new(),
             discarding: BTreeSet::new(),
-            unsuspendable: BTreeSet::new(),
             touched: IdSet::default(),
             asked: false,
             notes: BTreeMap::new(),

@@ -32,7 +32,6 @@ impl Engine {
             resizing: self.resizing.clone(),
             suspending: self.suspending.clone(),
             discarding: self.discarding.clone(),
-            unsuspendable: self.unsuspendable.clone(),
             touched: self.touched.clone(),
             asked: false,
             notes: self.notes.clone(),

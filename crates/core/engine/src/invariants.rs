@@ -56,7 +56,17 @@ impl Engine {
         assert!(real == self.real, "what is really in use does not match what jobs hold");
         assert_eq!(used, self.state.used_permille, "quota is counted wrongly");
         assert_eq!(demand, self.state.demand, "demand is counted wrongly");
+        self.assert_apart();
         self.assert_out_of_windows();
+    }
+
+    /// Shared GPUs are counted, and no two jobs of tenants that are kept apart are planned on the same one.
+    fn assert_apart(&self) {
+        let planned = |job| self.state.live(job).and_then(|live| live.state.planned.as_ref());
+        let shares = self.state.granted.iter().filter(|job| {
+            planned(*job).is_some_and(trainyard_types::Allocation::is_shared)
+        });
+        assert_eq!(shares.count() as u32, self.state.sharing, "shared grants are counted wrongly");
     }
 
     /// A job that is stopped for another, or moved, has no lease, is past its minimum run time, and allows it.

@@ -314,6 +314,7 @@ impl Engine {
         let (planned, admitted) = (own.planned.take(), std::mem::take(&mut own.admitted));
         if let Some(planned) = planned {
             self.free.give(&planned);
+            self.state_mut().sharing -= u32::from(planned.is_shared());
             self.count_granted(at, live.spec.tenant, -(used_permille(&planned) as i64));
         }
         let state = self.state_mut();
@@ -349,6 +350,7 @@ impl Engine {
         self.free.give(&planned);
         self.count_granted(at, tenant, -(used_permille(&planned) as i64));
         let state = self.state_mut();
+        state.sharing -= u32::from(planned.is_shared());
         state.granted.remove(job);
         state.waiting.insert(job);
         state.changed.push(job);

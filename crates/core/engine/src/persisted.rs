@@ -34,6 +34,9 @@ pub struct SavedState {
     /// It is being put aside, and not stopped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspending: bool,
+    /// Its present attempt could not be put aside.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsuspendable: bool,
     /// It was put aside and is being killed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub discarding: bool,
@@ -61,6 +64,7 @@ impl Engine {
             requeued: self.requeued.contains(&job),
             resizing: self.resizing.get(&job).cloned(),
             suspending: self.suspending.contains(&job),
+            unsuspendable: self.state.aside.refused.contains(&job),
             discarding: self.discarding.contains(&job),
         })
     }
@@ -157,6 +161,7 @@ impl Engine {
             self.real.take(held);
         }
         if let Some(plan) = &plan {
+            self.state_mut().sharing += u32::from(plan.is_shared());
             self.free.take(plan);
             self.count_granted(at, tenant, used_permille(plan) as i64);
         }
@@ -186,16 +191,24 @@ impl Engine {
         if admitted {
             self.state_mut().demand += gpus;
         }
-        self.restore_aside(id, (kept.suspending, kept.discarding));
+        self.restore_aside(id, [kept.suspending, kept.discarding, kept.unsuspendable]);
         let queued = !blocked && kept.ending.is_none();
         self.put_in_queue(id, goes_on, queued, admitted);
-        if !placed && self.state.live(id).is_some_and(|live| live.state.suspended.is_none()) {
-            let phase = match (blocked, admitted) {
-                (true, _) => Phase::Blocked,
-                (false, true) => Phase::Waiting,
-                (false, false) => Phase::Unadmitted,
-            };
-            self.state_mut().live_mut(id).expect("just put there").state.phase = phase;
+        if !placed {
+            self.stand_without_gpus(id, blocked, admitted);
+        }
+    }
+
+    /// The phase of a job from before that holds no GPUs; one that is put aside stays so.
+    fn stand_without_gpus(&mut self, id: JobId, blocked: bool, admitted: bool) {
+        let phase = match (blocked, admitted) {
+            (true, _) => Phase::Blocked,
+            (false, true) => Phase::Waiting,
+            (false, false) => Phase::Unadmitted,
+        };
+        let own = &mut self.state_mut().live_mut(id).expect("just put there").state;
+        if own.suspended.is_none() {
+            own.phase = phase;
         }
     }
 

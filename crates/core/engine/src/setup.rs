@@ -54,6 +54,9 @@ pub struct Setup {
     /// How the host puts jobs aside in host memory; nothing where it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<SuspendRule>,
+    /// Whether jobs of different tenants share a GPU only where both tenants allow it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub isolates_tenants: bool,
     /// After how many decisions everything is checked; 1 checks always. What changed is checked every time.
     pub check_every: u64,
 }
@@ -74,6 +77,7 @@ impl Default for Setup {
             seed: 1,
             resize_wait: None,
             suspend: None,
+            isolates_tenants: false,
             check_every: 16_384,
         }
     }

@@ -11,7 +11,7 @@
 use crate::engine::{Engine, Timer};
 use trainyard_framework::{Live, SuspendCost};
 use trainyard_types::{
-    Action, Allocation, AsideSpans, Attempt, End, JobId, NodeId, Phase, Share, Span, Suspended,
+    Action, Allocation, AsideSpans, Attempt, End, JobId, NodeId, Phase, Span, Suspended,
     Time, Why,
 };
 
@@ -39,7 +39,8 @@ impl Engine {
         let save = self.beliefs.change(spec, Some(&on), None).save;
         let start = self.beliefs.change(spec, None, Some(&on)).start;
         let ran = live.state.last_start.map_or(Span::ZERO, |start| at.since(start));
-        let suspend = self.suspendable(live, held).and_then(|(node, memory)| {
+        let need = self.state.aside.need(spec, held, &self.state.cluster);
+        let suspend = need.and_then(|(node, memory)| {
             let cost = self.suspend_cost(live, held, memory)?;
             // One that was away for too long the last time takes memory from others for nothing.
             let away = live.state.aside.as_deref().map_or(Span::ZERO, |spans| spans.away);
@@ -53,24 +54,6 @@ impl Engine {
             _ if ran < save => Way::Drop,
             _ => Way::Save,
         }
-    }
-
-    /// The node whose memory a job would take and how much, if jobs like it were ever put aside: one process on one GPU
-    /// that it has for itself. Nothing else was tried.
-    fn suspendable(&self, live: &Live, held: &Allocation) -> Option<(NodeId, u64)> {
-        if held.placement.gpus() != 1
-            || held.shares.iter().any(|share| *share != Share::Whole)
-            || self.unsuspendable.contains(&live.spec.id)
-        {
-            return None;
-        }
-        let node = held.placement.masks().first()?.0;
-        let of_type = self.state.cluster.kinds[self.state.cluster.node(node).kind.index()].memory_mib;
-        // What its user stated, else as much as there can be in such a GPU.
-        let stated = [live.spec.want.gpu_memory_mib, held.gpu_memory_mib, of_type];
-        let known = stated.into_iter().find(|memory| *memory > 0).map(u64::from);
-        let all = self.state.aside.rule.map_or(0, |rule| rule.memory_mib);
-        Some((node, known.unwrap_or(all)))
     }
 
     fn suspend_cost(&self, live: &Live, held: &Allocation, memory: u64) -> Option<SuspendCost> {
@@ -152,8 +135,8 @@ impl Engine {
             self.stats.stale_events += 1;
             return;
         }
-        self.unsuspendable.insert(job);
         let state = self.state_mut();
+        state.aside.refused.insert(job);
         state.aside.taken.remove(&job);
         if let Some(live) = state.live_mut(job) {
             live.state.suspends -= 1;
@@ -292,13 +275,13 @@ impl Engine {
 
     /// Nothing of a job is put aside any more.
     pub(crate) fn forget_aside(&mut self, job: JobId) {
-        if self.state.aside.taken.is_empty() && self.unsuspendable.is_empty() {
+        if self.state.aside.taken.is_empty() && self.state.aside.refused.is_empty() {
             return;
         }
         self.suspending.remove(&job);
         self.discarding.remove(&job);
-        self.unsuspendable.remove(&job);
         let state = self.state_mut();
+        state.aside.refused.remove(&job);
         state.aside.taken.remove(&job);
         if let Some(live) = state.live_mut(job) {
             live.state.suspended = None;
@@ -306,7 +289,8 @@ impl Engine {
     }
 
     /// Puts back what was kept of a job that was put aside, or is about to be.
-    pub(crate) fn restore_aside(&mut self, job: JobId, (suspending, discarding): (bool, bool)) {
+    pub(crate) fn restore_aside(&mut self, job: JobId, kept: [bool; 3]) {
+        let [suspending, discarding, refused] = kept;
         let live = self.state.live(job).expect("just put there");
         let attempt = live.state.attempt;
         let node = |held: &Allocation| held.placement.masks().first().map(|(node, _)| *node);
@@ -317,13 +301,17 @@ impl Engine {
             self.state_mut().aside.taken.insert(job, (node, memory));
             self.timers.insert((until, Timer::Away(job, attempt)));
         } else if let (true, Some(held)) = (suspending, &live.state.held)
-            && let (Some(node), Some((_, memory))) = (node(held), self.suspendable(live, held))
+            && let Some((node, memory)) =
+                self.state.aside.need(&live.spec, held, &self.state.cluster)
         {
             self.state_mut().aside.taken.insert(job, (node, memory));
             self.suspending.insert(job);
         }
         if discarding {
             self.discarding.insert(job);
+        }
+        if refused {
+            self.state_mut().aside.refused.insert(job);
         }
     }
 

@@ -45,7 +45,7 @@ impl Class {
 
 /// Where a job that is put aside was.
 fn home(job: JobRef<'_>) -> Option<&Placement> {
-    job.state.suspended.as_ref().map(|own| &own.home.placement)
+    crate::aside::put_aside(job).map(|own| &own.home.placement)
 }
 
 /// What decides before which windows a job can be gone.

@@ -34,6 +34,8 @@
 //! 15. A job that lost its grant though no other job uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
 //! 16. A job that is put aside goes on where it was: a grant elsewhere is answered with *no room* while it waits for its
 //!     own GPUs ([`Aside::tie`]).
+//! 17. Where tenants are kept apart, jobs of two tenants share a GPU only if both allow it; a grant beside a stranger is
+//!     answered with *no room*, and the placer is asked again without those GPUs.
 //!
 //! Deliberately absent: a way to act, to read a clock or a file, or to see the true length of a job.
 

@@ -4,6 +4,7 @@ mod by_rules;
 mod host;
 mod in_racks;
 mod part;
+mod strangers;
 mod terms;
 mod touched;
 
@@ -404,7 +405,7 @@ impl<'a> Offer<'a> {
                 return Some(placement);
             }
         }
-        if let Some(own) = &lead.state.suspended {
+        if let Some(own) = aside::put_aside(lead) {
             let home = &own.home.placement;
             if aside::suits(grant, home, self.free)
                 && self.has_room(lead.id(), &self.allocation(grant, lead.id(), home.clone()))
@@ -471,6 +472,14 @@ impl<'a> Offer<'a> {
     }
 
     fn anywhere(&mut self, ask: &Ask<'_>) -> Option<Placement> {
+        let found = self.anywhere_at_all(ask)?;
+        if !self.keeps_apart() || !self.stands_beside_strangers(ask, &found) {
+            return Some(found);
+        }
+        self.away_from_strangers(ask, found)
+    }
+
+    fn anywhere_at_all(&mut self, ask: &Ask<'_>) -> Option<Placement> {
         if let Some(open) = &self.open
             && let Some(placement) = self.place.try_place(ask, open, &self.view)
         {
@@ -486,7 +495,7 @@ impl<'a> Offer<'a> {
         let rules = self.view.cluster().rules;
         let alone = shapes::is_alone(rules, allocation, self.free);
         let shut = !stays && self.is_shut(job, allocation);
-        if !alone || shut || self.goes_back(allocation) {
+        if !alone || shut || self.goes_back(allocation) || self.meets_strangers(job, allocation) {
             return false;
         }
         let room =
@@ -608,6 +617,7 @@ impl<'a> Offer<'a> {
         if self.free.may_keep(&allocation)
             && shapes::is_alone(self.view.cluster().rules, &allocation, self.free)
             && self.over_ceiling(job, &allocation).is_none()
+            && !self.meets_strangers(job, &allocation)
         {
             self.put(job, allocation);
         }

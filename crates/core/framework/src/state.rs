@@ -4,7 +4,7 @@ use crate::{Aside, Windows};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trainyard_types::{
-    Cluster, GpuType, IdMap, IdSet, Job, JobId, JobState, PoolId, Span, TenantId, Tenants, Time,
+    Allocation, Cluster, GpuType, IdMap, IdSet, Job, JobId, JobState, PoolId, Span, TenantId, Tenants, Time,
 };
 
 /// A job that is not over.
@@ -110,6 +110,10 @@ pub struct State {
     pub windows: Arc<Windows>,
     /// Jobs that are put aside, and how many may be.
     pub aside: Aside,
+    /// Whether jobs of different tenants share a GPU only where both tenants allow it.
+    pub isolates: bool,
+    /// How many grants are not of whole GPUs.
+    pub sharing: u32,
     /// How often an owner said what it needs.
     pub recalls: u64,
     /// How many decisions were taken.
@@ -151,6 +155,8 @@ impl State {
             loans: Vec::new(),
             windows: Arc::default(),
             aside: Aside::default(),
+            isolates: false,
+            sharing: 0,
             recalls: 0,
             decisions: 0,
             keeps_rounds: false,
@@ -168,6 +174,27 @@ impl State {
     #[inline]
     pub fn live_mut(&mut self, job: JobId) -> Option<&mut Live> {
         self.jobs.get_mut(&job).map(Arc::make_mut)
+    }
+
+    /// Whether an allocation would put a job on a GPU with one of another tenant, where not both allow that. Linear in
+    /// granted jobs, and only where tenants are kept apart, there are several, and any GPU is shared.
+    pub fn meets_strangers(
+        &self,
+        job: JobId,
+        to: &Allocation,
+        plan: &dyn Fn(JobId) -> Option<Allocation>,
+        mut others: impl Iterator<Item = JobId>,
+    ) -> bool {
+        let Some(tenant) = self.live(job).map(|live| live.spec.tenant) else { return false };
+        others.any(|other| {
+            let stranger =
+                |live: &Live| other != job && !self.tenants.may_share(tenant, live.spec.tenant);
+            self.live(other).is_some_and(stranger)
+                && plan(other).is_some_and(|there| {
+                    (there.is_shared() || to.is_shared())
+                        && there.placement.overlaps(&to.placement)
+                })
+        })
     }
 
     /// How much of what happened a decision has seen that is taken on this state.

@@ -530,7 +530,11 @@ impl<'a> View<'a> {
         }
         let leased = planned.lease_until.is_some_and(|until| until > self.now);
         let fresh = job.state.last_start.is_some_and(|at| at + job.spec.min_run > self.now);
-        job.spec.preemptible && !leased && !fresh
+        // What would lose all that it did is stopped for others only where it can be put aside.
+        let keeps = |job: JobRef<'_>| {
+            job.spec.saves || self.state().aside.takes(job, self.cluster())
+        };
+        job.spec.preemptible && !leased && !fresh && keeps(job)
     }
 }
 

@@ -218,6 +218,8 @@ pub enum Fault {
     NotPreemptible(JobId),
     /// A tenant's ceiling would be passed.
     QuotaPassed(JobId),
+    /// It would share a GPU with a job of another tenant, and not both allow that.
+    Strangers(JobId),
     /// A node is under maintenance or reserved for others before the job could have left it.
     InWindow(JobId, NodeId),
     /// A wake-up in the past.

@@ -126,6 +126,12 @@ impl Allocation {
         if self.shares.len() == 1 { self.shares[0] } else { self.shares[index] }
     }
 
+    /// Whether any of its GPUs is not wholly its own.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.shares.iter().any(|share| share.permille() < 1000)
+    }
+
     /// Whether it takes only what other jobs leave of a GPU.
     #[inline]
     pub fn is_on_leftovers(&self) -> bool {

@@ -14,12 +14,21 @@ pub struct Tenant {
     pub weight: f64,
     /// The most GPUs it and all below it may hold at once.
     pub ceiling: Option<u32>,
+    /// Whether its jobs may share a GPU with jobs of other tenants that allow it too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shares_gpus: bool,
 }
 
 impl Tenant {
     /// A tenant at the top with weight 1 and no ceiling.
     pub fn named(name: &str) -> Tenant {
-        Tenant { name: name.to_owned(), parent: None, weight: 1.0, ceiling: None }
+        Tenant {
+            name: name.to_owned(),
+            parent: None,
+            weight: 1.0,
+            ceiling: None,
+            shares_gpus: false,
+        }
     }
 }
 
@@ -71,6 +80,16 @@ impl Tenants {
     /// Changes a weight.
     pub fn set_weight(&mut self, id: TenantId, weight: f64) {
         self.0[id.index()].weight = weight;
+    }
+
+    /// Changes whether its jobs may share GPUs with those of others.
+    pub fn set_shares_gpus(&mut self, id: TenantId, shares_gpus: bool) {
+        self.0[id.index()].shares_gpus = shares_gpus;
+    }
+
+    /// Whether jobs of two tenants may share a GPU: of the same one, or of two that both allow it.
+    pub fn may_share(&self, one: TenantId, other: TenantId) -> bool {
+        one == other || self.get(one).shares_gpus && self.get(other).shares_gpus
     }
 
     /// Each with its id.

@@ -62,6 +62,7 @@ fn options(scenario: &Scenario, semantics: Semantics) -> Options {
     options.colocation = scenario.colocation.unwrap_or(options.colocation);
     options.setup.suspend = scenario.suspend;
     options.in_phases = scenario.phases;
+    options.setup.isolates_tenants = scenario.isolates;
     options.seed = scenario.seed;
     for Failure { at, length, what } in &scenario.failures {
         let (lost, back) = match what {

@@ -1,14 +1,15 @@
 //! What every policy, placer and admission control of the registry must keep, whatever it is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use trainyard_engine::Trigger;
+use trainyard_engine::{Engine, Trigger};
 use trainyard_framework::Pipeline;
 use trainyard_policies::compose::{Choice, Selection};
 use trainyard_policies::registry::{ADMISSION_CONTROLS, PLACERS, POLICIES};
-use trainyard_profile::Catalog;
-use trainyard_sim::{FailureModel, Options, Outcome, Quiet, Semantics, simulate};
+use trainyard_profile::{Catalog, CostModel};
+use trainyard_sim::{FailureModel, Observer, Options, Outcome, Quiet, Semantics, simulate};
 use trainyard_testkit::forgetful::Forgetful;
-use trainyard_types::{Cluster, End, Span};
+use trainyard_types::{Cluster, End, GpuAt, JobId, Span, SuspendRule, TenantId};
 use trainyard_workload::{Arrival, Spec, Workload, cluster, generate};
 
 /// Each policy as it comes, under each placer, and behind admission controls.
@@ -97,6 +98,93 @@ fn every_policy_survives_the_loss_of_nodes_and_of_single_gpus() {
         assert_sound(&name, &outcome);
         assert!(outcome.unfinished.is_empty(), "{name} left {:?}", outcome.unfinished);
     }
+}
+
+#[test]
+fn every_policy_serves_everyone_where_jobs_are_put_aside_and_nodes_fail() {
+    let mut options = strict_options();
+    options.costs = CostModel::Flat { save: Span::secs(60), start: Span::secs(120) };
+    options.setup.suspend =
+        Some(SuspendRule { memory_mib: 64 << 10, away_max: Span::secs(1200) });
+    options.failures = Some(FailureModel {
+        between: Span::secs(80_000),
+        repair: Span::secs(3_000),
+        gpus: Some(Span::secs(160_000)),
+    });
+    let (mut suspends, mut resumes, mut dropped) = (0, 0, 0);
+    for (name, selection) in selections() {
+        let outcome = run(&selection, &options, 5);
+        assert_sound(&name, &outcome);
+        assert!(outcome.unfinished.is_empty(), "{name} left {:?}", outcome.unfinished);
+        let again = run(&selection, &options, 5);
+        assert_eq!(outcome.jobs, again.jobs, "{name} does not repeat itself");
+        let stats = &outcome.stats;
+        assert!(stats.resumes <= stats.suspends, "{name}: {stats:?}");
+        suspends += stats.suspends;
+        resumes += stats.resumes;
+        dropped += stats.dropped;
+    }
+    assert!(suspends > 1000 && resumes > 1000 && dropped > 0, "{suspends} {resumes} {dropped}");
+}
+
+/// Looks at every moment whether GPUs are shared by jobs of tenants that are kept apart.
+#[derive(Default)]
+struct Apart {
+    /// Pairs of jobs of one tenant that shared a GPU, and of two tenants that both allow it.
+    own: u64,
+    allowed: u64,
+}
+
+impl Observer for Apart {
+    fn passed(&mut self, engine: &Engine) {
+        let state = engine.state();
+        let mut there: BTreeMap<GpuAt, Vec<(JobId, TenantId)>> = BTreeMap::new();
+        for job in state.granted.iter() {
+            let live = state.live(job).expect("granted jobs are live");
+            let plan = live.state.planned.as_ref().expect("granted jobs have a plan");
+            for gpu in plan.placement.each_gpu() {
+                there.entry(gpu).or_default().push((job, live.spec.tenant));
+            }
+        }
+        for jobs in there.values() {
+            for (index, (one, tenant)) in jobs.iter().enumerate() {
+                for (other, stranger) in &jobs[..index] {
+                    let may = state.tenants.may_share(*tenant, *stranger);
+                    assert!(may, "{one} of {tenant} shares a GPU with {other} of {stranger}");
+                    let count = if tenant == stranger { &mut self.own } else { &mut self.allowed };
+                    *count += 1;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_policy_puts_jobs_of_two_tenants_on_a_gpu_unless_both_allow_it() {
+    let mut options = strict_options();
+    options.setup.isolates_tenants = true;
+    let (mut own, mut allowed) = (0, 0);
+    for (name, selection) in selections() {
+        let (mut workload, cluster) = mixed_workload(6);
+        // Two of the tenants allow it, and a third of the jobs ask for parts of GPUs.
+        let tenants: Vec<TenantId> = workload.tenants.iter().map(|(id, _)| id).collect();
+        for tenant in tenants.iter().rev().take(2) {
+            workload.tenants.set_shares_gpus(*tenant, true);
+        }
+        for (index, one) in workload.jobs.iter_mut().enumerate().filter(|(index, _)| index % 3 == 0) {
+            let want = &mut one.job.want;
+            (want.gpus, want.gpus_min, want.gpus_max) = (1, 1, 1);
+            want.permille = [300, 500, 700][index % 9 / 3];
+        }
+        let mut seen = Apart::default();
+        let pipeline = selection.build().expect("defaults build");
+        let outcome = simulate(&workload, &cluster, pipeline, &options, &mut seen);
+        assert_sound(&name, &outcome);
+        assert!(outcome.unfinished.is_empty(), "{name} left {:?}", outcome.unfinished);
+        own += seen.own;
+        allowed += seen.allowed;
+    }
+    assert!(own > 1000 && allowed > 1000, "{own} of one tenant, {allowed} of two that allow it");
 }
 
 #[test]

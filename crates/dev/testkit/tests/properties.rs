@@ -12,8 +12,8 @@ use trainyard_profile::{Catalog, CostModel};
 use trainyard_sim::{Observer, Options, Quiet, simulate};
 use trainyard_testkit::hosts::{BothHosts, Trouble, troubled};
 use trainyard_types::{
-    Allowed, Cluster, Event, GpuAt, GpuType, Job, JobId, NodeId, Span, Tenant, TenantId, Tenants,
-    Time, Window, WindowId, Work,
+    Allowed, Cluster, Event, GpuAt, GpuType, Job, JobId, NodeId, Span, SuspendRule, Tenant,
+    TenantId, Tenants, Time, Window, WindowId, Work,
 };
 use trainyard_workload::{TraceJob, Workload};
 
@@ -176,6 +176,9 @@ fn case(selection: impl Strategy<Value = Selection>) -> impl Strategy<Value = Ca
             let mut options = Options { seed, ..Options::default() };
             options.setup.check_every = 1;
             options.setup.quarantine.period = Span::secs(500);
+            // A job that states no memory is taken to need all of it, so that one of a node is put aside at a time.
+            options.setup.suspend = (seed % 2 == 1)
+                .then_some(SuspendRule { memory_mib: 4000, away_max: Span::secs(200) });
             options.costs = match costs {
                 0 => CostModel::Free,
                 1 => CostModel::Flat { save: Span::secs(3), start: Span::secs(7) },

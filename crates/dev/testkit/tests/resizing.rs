@@ -92,6 +92,8 @@ fn said(actions: &[Action]) -> Vec<(u32, &'static str, u32)> {
         Action::Stop { job, why, .. } => {
             (job.0, if *why == Why::Moved { "move" } else { "stop" }, 0)
         }
+        Action::Suspend { job, .. } => (job.0, "suspend", 0),
+        Action::Resume { job, .. } => (job.0, "resume", 0),
         Action::Ended { job, .. } => (job.0, "end", 0),
     };
     actions.iter().map(short).collect()

@@ -396,8 +396,11 @@ pub struct AcctRow {
     pub tenant: String,
     /// Jobs that used GPUs in the period.
     pub jobs: u64,
-    /// GPU-hours.
+    /// GPU-hours; of a shared GPU the part that was granted.
     pub gpu_hours: f64,
+    /// Those of them on shared GPUs.
+    #[serde(default)]
+    pub shared_gpu_hours: f64,
     /// What they cost by the prices of the types.
     pub cost: f64,
     /// Launches.

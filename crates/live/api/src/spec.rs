@@ -114,6 +114,9 @@ pub struct JobSpec {
     pub min_run_seconds: f64,
     /// Whether it may be stopped and resumed.
     pub preemptible: bool,
+    /// Whether it saves its state when it is asked to stop. One that does not is stopped for others only where it can be
+    /// put aside in host memory.
+    pub saves: bool,
     /// How often it is tried again after a failure of its own; 3 by default.
     pub retries: u16,
     /// What follows when it hangs: it told of its steps and tells of none any more.
@@ -193,6 +196,7 @@ impl Default for JobSpec {
             time_limit_seconds: None,
             min_run_seconds: 0.0,
             preemptible: true,
+            saves: true,
             retries: trainyard_types::RETRIES_DEFAULT,
             on_hang: OnHang::default(),
             hang_times: None,

@@ -557,6 +557,7 @@ impl Core {
             requeued: false,
             resizing: None,
             suspending: false,
+            unsuspendable: false,
             discarding: false,
         };
         let course = PersistedRun { report: record.report.clone(), ..record.course(kept) };

@@ -139,7 +139,7 @@ impl Serialize for Lean<'_> {
             gpu_memory_mib affinity anti_affinity exclusion cpus_per_gpu memory_mib_per_gpu
             nodes_max processes priority weight
             model steps expected_seconds deadline_seconds tolerance_seconds class batch_mode search after begin time_limit_seconds
-            min_run_seconds preemptible retries on_hang hang_times hang_min_seconds idle_seconds notify
+            min_run_seconds preemptible saves retries on_hang hang_times hang_min_seconds idle_seconds notify
             checkpoint hold array external owner
         );
         map.end()
@@ -222,6 +222,9 @@ pub struct Launch {
     /// What it held before it went over to other GPUs, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<Held>,
+    /// Thousandths of its GPUs in all, where they are not wholly its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permille: Option<u64>,
     /// It was told of other GPUs and has not gone over to them yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resizing: bool,
@@ -236,6 +239,9 @@ pub struct Held {
     pub gpus: u32,
     /// What they cost in an hour.
     pub price_per_hour: f64,
+    /// Thousandths of them in all, where they were not wholly its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permille: Option<u64>,
 }
 
 /// A job that is not over.

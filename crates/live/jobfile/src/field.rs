@@ -186,6 +186,7 @@ pub(crate) const JOB: &[Field] = &[
     ),
     same("min_run_seconds", SECONDS),
     same("preemptible", Kind::Flag),
+    same("saves", Kind::Flag),
     same("retries", Kind::Whole(0, 65_535)),
     same("on_hang", Kind::Choice(&["tell", "restart", "fail"])),
     same("hang_times", Kind::Real(1.0, 1e6)),

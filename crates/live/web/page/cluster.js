@@ -103,7 +103,7 @@ export function cluster(yard) {
     const usable = status.gpus - status.gpus_lost;
     tiles.gpus.set(`${count(status.gpus_used)} of ${count(status.gpus)}`, usable ? `GPUs in use · ${percent(status.gpus_used / Math.max(1, status.gpus))}` : "GPUs in use");
     tiles.running.set(count(sum(["running", "starting", "saving"])));
-    tiles.waiting.set(count(sum(["waiting", "unadmitted", "blocked"])));
+    tiles.waiting.set(count(sum(["waiting", "suspended", "unadmitted", "blocked"])));
     tiles.nodes.set(`${count(up)} of ${count(yard.nodes.size)}`);
     tiles.policy.set(status.policy);
     const all = usageOfAll(usage);

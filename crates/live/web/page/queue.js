@@ -13,7 +13,7 @@ const SCOPES = {
   over: ["Ended", job => isOver(job.state)],
   all: ["All", () => true],
 };
-const ORDER = ["running", "starting", "saving", "waiting", "unadmitted", "blocked"];
+const ORDER = ["running", "starting", "saving", "suspended", "waiting", "unadmitted", "blocked"];
 const kept = { scope: "open", text: "", sort: null };
 
 export function queue(yard) {

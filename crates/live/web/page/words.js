@@ -69,7 +69,7 @@ export function expectedShort(when, now) {
 }
 
 const TONES = {
-  running: "good", starting: "busy", saving: "busy", waiting: "warm", unadmitted: "warm", blocked: "", finished: "",
+  running: "good", starting: "busy", saving: "busy", suspended: "warm", waiting: "warm", unadmitted: "warm", blocked: "", finished: "",
   cancelled: "", failed: "bad", "time-limit": "bad", orphaned: "bad", rejected: "bad", pruned: "bad",
 };
 const NAMES = { "time-limit": "time limit", unadmitted: "not admitted", blocked: "blocked" };
@@ -79,7 +79,7 @@ export const stateName = state => NAMES[state] ?? state;
 export const stateTone = state => TONES[state] ?? "";
 
 /** Whether a job has ended. */
-export const isOver = state => !["blocked", "unadmitted", "waiting", "starting", "running", "saving"].includes(state);
+export const isOver = state => !["blocked", "unadmitted", "waiting", "suspended", "starting", "running", "saving"].includes(state);
 
 /** Whether a job holds GPUs. */
 export const isPlaced = state => ["starting", "running", "saving"].includes(state);

@@ -239,7 +239,7 @@ fn read_links(section: &Section<'_, '_>) -> Result<Links, InputError> {
 }
 
 fn read_tenant(section: &Section<'_, '_>, others: &[Tenant]) -> Result<Tenant, InputError> {
-    section.allow(&["name", "parent", "weight", "ceiling", "members", "cells"])?;
+    section.allow(&["name", "parent", "weight", "ceiling", "members", "cells", "shares_gpus"])?;
     section.texts("members")?;
     let mut tenant = Tenant::named(section.needed_text("name")?);
     if others.iter().any(|other| other.name == tenant.name) {
@@ -254,6 +254,7 @@ fn read_tenant(section: &Section<'_, '_>, others: &[Tenant]) -> Result<Tenant, I
     if let Some(weight) = section.real("weight", 1e-9..=1e9)? {
         tenant.weight = weight;
     }
+    tenant.shares_gpus = section.flag("shares_gpus")?.unwrap_or(false);
     tenant.ceiling = section.whole("ceiling", 0..=u64::from(u32::MAX))?.map(|gpus| gpus as u32);
     Ok(tenant)
 }

@@ -62,6 +62,8 @@ pub struct Scenario {
     pub semantics: Option<String>,
     /// What jobs on the same GPU leave each other of their speed, if not as in the semantics.
     pub colocation: Option<ColocationModel>,
+    /// Whether jobs of different tenants share a GPU only where both allow it.
+    pub isolates: bool,
     /// How nodes put jobs aside, if they can.
     pub suspend: Option<SuspendRule>,
     /// Whether jobs on shared links slow each other only while they send at the same time.
@@ -134,7 +136,7 @@ pub enum Expect {
     Log,
 }
 
-const WORDS: [&str; 26] = [
+const WORDS: [&str; 27] = [
     "cells",
     "cluster",
     "host",
@@ -152,6 +154,7 @@ const WORDS: [&str; 26] = [
     "semantics",
     "colocation",
     "suspend",
+    "isolate",
     "costs",
     "error",
     "fail",
@@ -208,6 +211,7 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
         phases: false,
         costs: CostModel::Free,
         suspend: None,
+        isolates: false,
         error: 0.0,
         failures: Vec::new(),
         cancels: Vec::new(),
@@ -284,6 +288,10 @@ fn read_tenants(lines: &[Line<'_>]) -> Result<Tenants, InputError> {
         }
         let mut tenant = Tenant::named(name);
         while let Some(key) = words.next() {
+            if key == "shares-gpus" {
+                tenant.shares_gpus = true;
+                continue;
+            }
             let value = words.next().unwrap_or("");
             let wrong = |expected: &str| InputError::wrong(line.number, key, value, expected);
             match key {
@@ -304,7 +312,7 @@ fn read_tenants(lines: &[Line<'_>]) -> Result<Tenants, InputError> {
                 // Read with the lines about cells, once the levels are known.
                 "cells" => {}
                 _ => {
-                    let keys = ["weight", "ceiling", "parent", "cells"];
+                    let keys = ["weight", "ceiling", "parent", "cells", "shares-gpus"];
                     return Err(InputError::unknown(line.number, "tenant", key, keys));
                 }
             }
@@ -367,6 +375,10 @@ fn read_line(line: &Line<'_>, scenario: &mut Scenario) -> Result<(), InputError>
                 scenario_window::read(line, &scenario.cluster, &scenario.workload.tenants)?;
             scenario.cluster.windows.push(window);
         }
+        "isolate" => match line.rest {
+            "tenants" => scenario.isolates = true,
+            _ => return Err(line.wrong("`tenants`")),
+        },
         "suspend" => {
             let rule = line.rest.parse().map_err(|_| line.wrong(SuspendRule::EXPECTED))?;
             scenario.suspend = Some(rule);

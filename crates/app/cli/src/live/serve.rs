@@ -217,6 +217,7 @@ fn core_options(
         catalog: Arc::new(given::load_catalog(&args.profiles)?),
         setup: Setup {
             resize_wait: Some(options::span("--resize-wait", &args.health.resize_wait)?),
+            isolates_tenants: true,
             ..Setup::default()
         },
         policy,

@@ -51,19 +51,21 @@ pub fn acct(args: &AcctArgs, output: &Output) -> Result<(), Failure> {
         return output.print_json(&versioned(client.value(&request)?));
     }
     let usage = client.send(&request)?;
+    // A first job is short, and 0.00 would say that it was not counted.
+    let hours = |hours: f64| format!("{:.*}", if hours < 1.0 { 4 } else { 2 }, hours);
     let row = |row: &AcctRow| {
         vec![
             row.user.clone(),
             row.tenant.clone(),
             row.jobs.to_string(),
             row.launches.to_string(),
-            // A first job is short, and 0.00 would say that it was not counted.
-            format!("{:.*}", if row.gpu_hours < 1.0 { 4 } else { 2 }, row.gpu_hours),
+            hours(row.gpu_hours),
+            if row.shared_gpu_hours > 0.0 { hours(row.shared_gpu_hours) } else { String::new() },
             format!("{:.2}", row.cost),
         ]
     };
     let rows: Vec<Vec<String>> = usage.iter().map(row).collect();
-    let heading = ["user", "tenant", "jobs", "launches", "GPU-hours", "cost"];
+    let heading = ["user", "tenant", "jobs", "launches", "GPU-hours", "of them shared", "cost"];
     output.print(&figures(&heading, 2, &rows, output.ink))
 }
 

@@ -16,6 +16,9 @@ mod escapes;
 #[cfg(feature = "live")]
 mod expecting;
 #[cfg(feature = "live")]
+#[path = "../../../../live/backend/tests/fixtures/fake_driver.rs"]
+mod fake_driver;
+#[cfg(feature = "live")]
 #[path = "../../../../live/backend/tests/fixtures/fake_nvml.rs"]
 mod fake_nvml;
 #[cfg(feature = "live")]
@@ -43,6 +46,8 @@ mod splits;
 mod store;
 #[cfg(feature = "live")]
 mod surroundings;
+#[cfg(feature = "live")]
+mod suspending;
 mod sweep;
 
 mod traces;

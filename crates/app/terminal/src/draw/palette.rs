@@ -37,7 +37,7 @@ impl Palette {
         let colour = match state {
             QueueState::Running | QueueState::Finished => Color::Green,
             QueueState::Starting | QueueState::Saving => Color::Cyan,
-            QueueState::Waiting => Color::Yellow,
+            QueueState::Waiting | QueueState::Suspended => Color::Yellow,
             QueueState::Blocked | QueueState::Unadmitted => Color::Magenta,
             QueueState::Cancelled | QueueState::Pruned | QueueState::Orphaned => Color::Gray,
             QueueState::Failed | QueueState::TimeLimit | QueueState::Rejected => Color::Red,

@@ -72,6 +72,11 @@ impl Backend for Handle {
                 let now = yard.now;
                 yard.machine.stop(now, (job, attempt), &order);
             }
+            Order::Aside(job, attempt, order) => {
+                yard.pass(false);
+                let now = yard.now;
+                yard.machine.put_aside(now, (job, attempt), &order);
+            }
             Order::Forget(job, attempt) => yard.machine.forget((job, attempt)),
             Order::SetBatch(..) | Order::Resize(..) | Order::Share(..) => {}
             Order::Announce(_) | Order::Withdraw(_) | Order::Drain(..) => {}

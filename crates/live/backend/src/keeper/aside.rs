@@ -82,6 +82,10 @@ impl Aside {
 
     fn call(&mut self, post: &KeeperState, what: What) {
         if let What::Suspend { memory_mib } = what {
+            if post.order.image.is_some() {
+                self.refuse(post, what, "programs in images were never put aside");
+                return;
+            }
             self.limit(post, memory_mib);
         }
         let size = self.order.as_ref().map_or(0, |order| order.memory_mib / 1024);
@@ -90,13 +94,16 @@ impl Aside {
             Ok(pid) => self.call = Some((what, until, pid)),
             Err(error) => {
                 let why = format!("the child that calls the driver cannot be started: {error}");
-                self.call = Some((what, until, 0));
-                let _ = post.sender.try_send(Event::Driver(Answer {
-                    refused: Some(why),
-                    ..Answer::default()
-                }));
+                self.refuse(post, what, &why);
             }
         }
+    }
+
+    /// As if the driver had said no.
+    fn refuse(&mut self, post: &KeeperState, what: What, why: &str) {
+        self.call = Some((what, Instant::now() + CALL_MAX, 0));
+        let refused = Some(why.to_owned());
+        let _ = post.sender.try_send(Event::Driver(Answer { refused, ..Answer::default() }));
     }
 
     /// The child said what came of it, or is gone.

@@ -2,11 +2,14 @@
 
 mod checkpoints;
 mod contract;
+#[path = "../fixtures/fake_driver.rs"]
+mod fake_driver;
 #[path = "../fixtures/fake_nvml.rs"]
 mod fake_nvml;
 mod health;
 mod running;
 mod sharing;
+mod suspending;
 mod survival;
 mod training;
 mod users;

@@ -21,6 +21,7 @@ impl Core {
     pub(super) fn resume(&mut self, job: JobId, attempt: Attempt) {
         let sentence = format!("job {} attempt {} comes back on its GPUs", job.0, attempt.0);
         self.event("resuming", Some(job), &sentence, json!({ "attempt": attempt.0 }));
+        self.note_held(job, false);
         self.order_aside(job, attempt, false);
     }
 
@@ -77,6 +78,7 @@ impl Core {
                 self.event("suspended", Some(job), &sentence, data);
                 let memory_mib = seen.memory_mib;
                 self.apply(Event::Suspended { job, attempt, memory_mib });
+                self.note_away(job);
                 self.tell_excess(job);
             }
             (None, false) if self.is_coming_back(job) => {

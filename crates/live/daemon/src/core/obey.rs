@@ -47,6 +47,7 @@ impl Core {
             exit: None,
             outcome: "launched".to_owned(),
             before: Vec::new(),
+            permille: shared_permille(allocation),
             resizing: false,
         };
         let queued = self.engine.state().live(job).map_or(self.now, |live| live.state.queued_at);
@@ -288,6 +289,11 @@ impl Core {
     pub(crate) fn holds(&self, allocation: &Allocation) -> Vec<Holding> {
         holds(&self.options.cluster, allocation)
     }
+}
+
+/// Thousandths of GPUs that an allocation has, where they are not wholly its own.
+pub(super) fn shared_permille(allocation: &Allocation) -> Option<u64> {
+    allocation.is_shared().then(|| trainyard_framework::used_permille(allocation))
 }
 
 /// Where an allocation is, for people.

@@ -347,6 +347,7 @@ fn merged(mut kept: Tenants, declared: Tenants) -> Tenants {
             Some(id) => {
                 kept.set_ceiling(id, tenant.ceiling);
                 kept.set_weight(id, tenant.weight);
+                kept.set_shares_gpus(id, tenant.shares_gpus);
             }
             None => {
                 kept.insert(trainyard_types::Tenant { parent, ..tenant.clone() });

@@ -1,6 +1,7 @@
 //! Jobs that change their GPUs while they run.
 
 use super::Core;
+use super::obey::shared_permille;
 use crate::record::Held;
 use serde_json::json;
 use std::sync::Arc;
@@ -66,7 +67,7 @@ impl Core {
     }
 
     /// Writes down what a launch holds from now on, and until when it held what it held before.
-    fn note_held(&mut self, job: JobId, resizing: bool) {
+    pub(super) fn note_held(&mut self, job: JobId, resizing: bool) {
         let held = self.engine.state().live(job).and_then(|live| live.state.held.clone());
         let Some(held) = held else { return };
         let (holds, price, wall) = (self.holds(&held), self.price(&held), self.wall);
@@ -76,13 +77,31 @@ impl Core {
             return;
         };
         launch.resizing = resizing;
-        if launch.holds != holds {
+        let permille = shared_permille(&held);
+        if launch.holds != holds || launch.permille != permille {
             let gpus = count(&launch.holds);
-            launch.before.push(Held { until: wall, gpus, price_per_hour: old_price });
+            let permille = std::mem::replace(&mut launch.permille, permille);
+            launch.before.push(Held { until: wall, gpus, price_per_hour: old_price, permille });
             launch.holds = holds;
         }
         let launch = launch.clone();
         self.write_attempt(job, &launch, held.placement.gpus(), price);
+        self.keep_course(job);
+    }
+
+    /// A job that is put aside holds no GPUs until it comes back.
+    pub(super) fn note_away(&mut self, job: JobId) {
+        let wall = self.wall;
+        let old = self.records.get(&job).and_then(|record| record.launch.as_ref());
+        let old_price = old.map_or(0.0, |launch| self.price_of(&launch.holds));
+        let Some(launch) = self.record_mut(job).and_then(|record| record.launch.as_mut()) else {
+            return;
+        };
+        let (gpus, permille) = (count(&launch.holds), launch.permille.take());
+        launch.before.push(Held { until: wall, gpus, price_per_hour: old_price, permille });
+        launch.holds = Vec::new();
+        let launch = launch.clone();
+        self.write_attempt(job, &launch, 0, 0.0);
         self.keep_course(job);
     }
 

@@ -1,6 +1,7 @@
 //! Jobs that share a GPU: what they are promised of it, and what they get.
 
 use super::Core;
+use super::obey::shared_permille;
 use crate::record::Record;
 use trainyard_backend::{Order, SharingOrder, SharingSeen};
 use trainyard_types::{Allocation, Attempt, JobId, Occupant};
@@ -48,6 +49,10 @@ impl Core {
     pub(super) fn change_share(&mut self, job: JobId, attempt: Attempt, to: &Allocation) {
         let Some(record) = self.records.get(&job) else { return };
         let order = self.share_now(record, to);
+        let told = record.launch.as_ref().map(|launch| launch.permille);
+        if told.is_some_and(|told| told != shared_permille(to)) {
+            self.note_held(job, false);
+        }
         self.turn.orders.push(Order::Share(job, attempt, order));
     }
 

@@ -287,6 +287,7 @@ impl Core {
             run_max: spec.time_limit_seconds.map(Span::from_secs_f64),
             min_run: Span::from_secs_f64(spec.min_run_seconds),
             preemptible: spec.preemptible,
+            saves: spec.saves,
             grace: Span::from_secs_f64(spec.checkpoint.grace_seconds.max(0.0)),
             retries_max: spec.retries,
             ..Job::simple(id, now, spec.gpus)

@@ -180,8 +180,12 @@ impl ServiceImpl {
             sum.launches += 1;
             for (from, held) in stretches(&attempt, now) {
                 let hours = (held.until.min(until) - from.max(since)).max(0) as f64 / 3.6e9;
-                sum.gpu_hours += hours * f64::from(held.gpus);
-                sum.cost += hours * held.price_per_hour;
+                // Who has a part of a GPU is charged for that part.
+                let whole = f64::from(held.gpus);
+                let own = held.permille.map_or(whole, |permille| permille as f64 / 1000.0);
+                sum.gpu_hours += hours * own;
+                sum.shared_gpu_hours += held.permille.map_or(0.0, |_| hours * own);
+                sum.cost += hours * held.price_per_hour * if whole > 0.0 { own / whole } else { 0.0 };
             }
         }
         Ok(sums.into_values().map(|(sum, _)| sum).collect())
@@ -216,11 +220,14 @@ impl ServiceImpl {
 /// What an attempt held from when on: its GPUs changed where it went over to others while it ran.
 fn stretches(attempt: &StoredAttempt, now: i64) -> Vec<(i64, Held)> {
     let until = attempt.ended.unwrap_or(now);
-    let last = Held { until, gpus: attempt.gpus, price_per_hour: attempt.price_per_hour };
-    // Few attempts have a history, and reading them all would cost more than adding them up.
-    let has_history = attempt.data.contains("\"before\":");
+    // Few attempts have a history or a share, and reading them all would cost more than adding them up.
+    let has_history =
+        ["\"before\":", "\"permille\":"].iter().any(|name| attempt.data.contains(name));
     let launch: Option<Launch> =
         has_history.then(|| serde_json::from_str(&attempt.data).ok()).flatten();
+    let permille = launch.as_ref().and_then(|launch| launch.permille);
+    let price_per_hour = attempt.price_per_hour;
+    let last = Held { until, gpus: attempt.gpus, price_per_hour, permille };
     let mut from = attempt.launched;
     let all = launch.into_iter().flat_map(|launch| launch.before).chain([last]);
     all.map(|held| (std::mem::replace(&mut from, held.until), held)).collect()

@@ -133,6 +133,8 @@ impl Yard {
                         self.engine
                             .apply(self.now, Event::Stopped { job, attempt, done: Work(0.0) });
                     }
+                    // The engine of this bench puts no job aside.
+                    Action::Suspend { .. } | Action::Resume { .. } => {}
                     Action::Adjust { .. } | Action::Ended { .. } => {}
                 }
             }

@@ -1,0 +1,256 @@
+"""The parts of scripts/sharing-evidence that need the daemon: jobs put aside, and a queue under several policies."""
+
+import contextlib
+import csv
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+DRIVER = HERE.parent / "crates/live/backend/tests/fixtures/driver.c"
+# Twelve jobs: kind, steps on the device and in a dry run, and seconds between submissions. Named before they were run.
+QUEUE = [
+    ("medium", 1500, 60), ("small", 8000, 80), ("heavy", 700, 40), ("medium", 2500, 100),
+    ("small", 12000, 120), ("heavy", 500, 40), ("medium", 1000, 40), ("small", 6000, 60),
+    ("heavy", 900, 80), ("medium", 2000, 80), ("small", 9000, 60), ("heavy", 600, 40),
+]
+POLICIES = {
+    "fifo": "fifo",
+    "gandiva": "gandiva:quantum=10s,overhead=1",
+    "antman": "antman",
+    "lucid": "lucid",
+}
+
+
+class Daemon:
+    """`trainyard serve` with a state of its own; it ends with the step."""
+
+    def __init__(self, bench, policy, suspend, options=()):
+        self.bench = bench
+        self.state = pathlib.Path(tempfile.mkdtemp(prefix="yard."))
+        self.socket = self.state / "api.sock"
+        self.yard = str(bench.bin / "trainyard")
+        words = [self.yard, "serve", "--state", str(self.state), "--policy", policy, "--no-page"]
+        words += ["--no-cgroups", "--suspend-memory", suspend, *options]
+        self.env = dict(os.environ, TRAINYARD_STATE=str(self.state))
+        if bench.given.device == "driver":
+            self.env["FAKE_DRIVER"] = str(stand_in(bench))
+            library = stand_in(bench) / "libcuda.so.1"
+            words += ["--gpus", "1xh200", "--no-gpu-health", "--driver-library", str(library)]
+        self.child = subprocess.Popen(words, env=self.env, stdout=bench.log, stderr=bench.log)
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                self.ask("/v1/jobs")
+                return
+            time.sleep(0.1)
+        raise RuntimeError("the daemon did not start")
+
+    def ask(self, route):
+        """One answer of the daemon."""
+        line = http.client.HTTPConnection("127.0.0.1")
+        line.sock = socket.socket(socket.AF_UNIX)
+        line.sock.connect(str(self.socket))
+        line.request("GET", route)
+        return json.loads(line.getresponse().read())
+
+    def run(self, *words):
+        """A command on it."""
+        done = subprocess.run([self.yard, *words], env=self.env, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def submit(self, name, words, memory_gib, seconds):
+        """A job that cannot save and knows nothing."""
+        file = self.state / f"{name}.toml"
+        variables = f'FAKE_DRIVER = "{self.env["FAKE_DRIVER"]}"' if "FAKE_DRIVER" in self.env else ""
+        file.write_text(
+            f'name = "{name}"\ncommand = {json.dumps(words)}\ngpus = 1\ngpu_memory = "{memory_gib}GiB"\n'
+            f'saves = false\nexpected = "{seconds:.0f}s"\nretries = 0\n[env]\n{variables}\n'
+        )
+        self.run("submit", str(file))
+
+    def jobs(self):
+        """All jobs."""
+        return sorted(self.ask("/v1/jobs?all=true")["jobs"], key=lambda row: row["id"])
+
+    def until_over(self, look=lambda rows: None):
+        """Waits until all jobs are over; `look` is told of them twice a second."""
+        while True:
+            rows = self.jobs()
+            look(rows)
+            if rows and all(row["state"] in ("finished", "failed", "cancelled") for row in rows):
+                return rows
+            time.sleep(0.5)
+
+    def log(self, job):
+        """What a job wrote."""
+        return self.run("logs", str(job))
+
+    def end(self):
+        """Ends it and what it left."""
+        self.child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.child.wait(5)
+        for folder in (self.state / "run").glob("*.*"):
+            with contextlib.suppress(Exception):
+                os.kill(json.loads((folder / "keeper.json").read_text())["pid"], 9)
+                for pid in json.loads((folder / "started.json").read_text()):
+                    os.kill(pid, 9)
+        shutil.rmtree(self.state, ignore_errors=True)
+
+
+def stand_in(bench):
+    """The folder of a driver that is not there, compiled when it is first needed."""
+    folder = bench.out / "driver"
+    folder.mkdir(exist_ok=True)
+    if not (folder / "libcuda.so.1").exists():
+        words = ["cc", "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(DRIVER), "-ldl"]
+        subprocess.run(words, check=True)
+    return folder
+
+
+def words(bench, kind, steps, gib):
+    """The command of a job."""
+    return [bench.given.python, str(HERE / "sharing_job.py"), kind, str(steps), str(gib)]
+
+
+def alone(bench, kind, steps, gib):
+    """What such a job takes alone, outside the daemon, from its start to its end, and its checksum."""
+    env = dict(os.environ)
+    if bench.given.device == "driver":
+        env["FAKE_DRIVER"] = str(stand_in(bench))
+    began = time.monotonic()
+    done = subprocess.run(words(bench, kind, steps, gib), env=env, capture_output=True, text=True, check=True)
+    own = re.search(r"checksum (\d+) seconds ([\d.]+)", done.stdout)
+    return time.monotonic() - began, own.group(1)
+
+
+def suspended_mib(rows, memory_gib):
+    """Host memory that jobs put aside take, by what they state."""
+    return 1024 * memory_gib * sum(row["state"] == "suspended" for row in rows)
+
+
+def aside(bench, count=10, memory_gib=16, limit_gib=64, seconds=25):
+    """Ten unmodified jobs of 16 GB take turns on one GPU; never more than 64 GB of them are put aside."""
+    dry = bench.given.device == "driver"
+    steps, quantum = (100, "2s") if dry else (40 * seconds, "12s")
+    # In a dry run as much is put aside in proportion, of memory that nothing really takes.
+    memory, limit = (1, 4) if dry else (memory_gib, limit_gib)
+    solo, checksum = alone(bench, "medium", steps, memory)
+    bench.say(f"alone: {solo:.1f} s")
+    policy = f"gandiva:quantum={quantum},overhead=1,packing=off"
+    daemon = bench.keep(Daemon(bench, policy, f"{limit}GiB,away=1h"))
+    most = [0]
+
+    def look(rows):
+        most[0] = max(most[0], suspended_mib(rows, memory))
+
+    began = time.monotonic()
+    for number in range(count):
+        daemon.submit(f"plain-{number}", words(bench, "medium", steps, memory), memory, solo)
+    rows = daemon.until_over(look)
+    whole = time.monotonic() - began
+    logs = [daemon.log(row["id"]) for row in rows]
+    alike = sum(f"checksum {checksum} " in log for log in logs)
+    events = daemon.run("events")
+    figures = {
+        "solo_s": round(solo, 1),
+        "whole_s": round(whole, 1),
+        "whole_of_solo": round(whole / (count * solo), 3),
+        "finished": sum(row["state"] == "finished" for row in rows),
+        "attempts": sum(row["attempt"] for row in rows),
+        "put_aside": len(re.findall(r"is put aside: ", events)),
+        "brought_back": len(re.findall(r"goes on where it was put aside", events)),
+        "refused": len(re.findall(r"cannot be put aside", events)),
+        "suspended_mib_most": most[0],
+        "checksums_alike": alike,
+    }
+    (bench.out / "aside-events.txt").write_text(events)
+    if figures["finished"] != count or alike != count or most[0] > limit * 1024:
+        raise RuntimeError(f"not all of it held: {figures}")
+    return {"figures": figures}
+
+
+def lengths(bench):
+    """What each job of the queue takes alone."""
+    dry = bench.given.device == "driver"
+    found = {}
+    for number, (kind, steps, short) in enumerate(QUEUE):
+        found[number], _ = alone(bench, kind, short if dry else steps, 0)
+        bench.say(f"job {number}, {kind}: {found[number]:.1f} s alone")
+    (bench.out / "lengths.json").write_text(json.dumps(found))
+    return {"figures": {f"job {number} alone, s": round(value, 2) for number, value in found.items()}}
+
+
+def known_lengths(bench):
+    """Those that were measured."""
+    file = bench.out / "lengths.json"
+    if not file.exists():
+        raise RuntimeError("part e0 comes first: it measures what each job takes alone")
+    return {int(number): value for number, value in json.loads(file.read_text()).items()}
+
+
+def queue(bench, name):
+    """Twelve jobs under one policy, with the simulator's forecast beside it."""
+    dry, solo = bench.given.device == "driver", known_lengths(bench)
+    between = 1 if dry else 4
+    daemon = bench.keep(Daemon(bench, POLICIES[name], "64GiB,away=1h"))
+    for number, (kind, steps, short) in enumerate(QUEUE):
+        daemon.submit(f"queue-{number}", words(bench, kind, short if dry else steps, 0), 8, solo[number])
+        time.sleep(between)
+    rows = daemon.until_over()
+    times = [row["ended"] - row["submitted"] for row in rows]
+    mean = sum(times) / len(times)
+    starts = [(row.get("measured") or {}).get("start") or 0 for row in (daemon.ask(f"/v1/jobs/{row['id']}") for row in rows)]
+    told = forecast(bench, name, solo, between)
+    return {
+        "figures": {
+            "mean_completion_s": round(mean, 2),
+            "forecast_s": round(told, 2),
+            "off": round(told / mean - 1, 3),
+            "finished": sum(row["state"] == "finished" for row in rows),
+            "attempts": sum(row["attempt"] for row in rows),
+        },
+        "times": times,
+        "starts": starts,
+    }
+
+
+def forecast(bench, name, solo, between):
+    """The simulator's mean completion for the same jobs; starting is part of what they take alone."""
+    trace = bench.out / "queue.csv"
+    with open(trace, "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["id", "submit_s", "gpus", "duration_s", "gpu_memory_mib"])
+        for number in sorted(solo):
+            table.writerow([f"queue-{number}", number * between, 1, round(solo[number], 3), 8192])
+    words = [str(bench.bin / "trainyard"), "sim", str(trace), "--cluster", "1x1 h200", "--policy", POLICIES[name]]
+    words += ["--costs", "flat save=0s start=0s", "--estimate-error", "0", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"sim: {done.stderr.strip()}")
+    told = json.loads(done.stdout)
+    for key in ("mean_jct_s", "jct_mean_s", "mean_jct"):
+        for place in (told, told.get("summary", {})):
+            if key in place:
+                return float(place[key])
+    raise RuntimeError(f"the simulator's answer has no mean completion: {sorted(told)}")
+
+
+PARTS = {
+    "f": lambda bench: bench.step("f ten jobs put aside", 460, lambda: aside(bench)),
+    "e0": lambda bench: bench.step("e0 alone", 460, lambda: lengths(bench)),
+    **{
+        f"e-{name}": lambda bench, name=name: bench.step(f"e {name}", 460, lambda: queue(bench, name))
+        for name in POLICIES
+    },
+}
