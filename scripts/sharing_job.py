@@ -15,14 +15,14 @@ def stand_in(steps):
     """Counts, and is known to the stand-in of the driver as a process that uses the GPU."""
     mark = pathlib.Path(os.environ["FAKE_DRIVER"]) / str(os.getpid())
     mark.write_text("0\n")
-    total = 0
+    total, began = 0, time.monotonic()
     for step in range(steps):
         time.sleep(0.05)
         total = (total * 31 + step) % 1_000_003
         if step % 20 == 0:
             print("step", step, flush=True)
     mark.unlink()
-    return total
+    return total, time.monotonic() - began
 
 
 def train(kind, steps, gib):
@@ -43,14 +43,14 @@ def train(kind, steps, gib):
             torch.cuda.synchronize()
             print("step", number, f"{time.monotonic() - began:.1f}", flush=True)
     torch.cuda.synchronize()
-    return int(held.sum().item()) if held is not None else 0
+    trained = time.monotonic() - began
+    return int(held.sum().item()) if held is not None else 0, trained
 
 
 def main():
     kind, steps, gib = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-    began = time.monotonic()
-    total = stand_in(steps) if "FAKE_DRIVER" in os.environ else train(kind, steps, gib)
-    print(f"done {steps} steps checksum {total} seconds {time.monotonic() - began:.2f}", flush=True)
+    total, trained = stand_in(steps) if "FAKE_DRIVER" in os.environ else train(kind, steps, gib)
+    print(f"done {steps} steps checksum {total} trained {trained:.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,8 @@ class Daemon:
         self.bench = bench
         self.state = pathlib.Path(tempfile.mkdtemp(prefix="yard."))
         self.socket = self.state / "api.sock"
+        # A program is left alone until it has imported what it needs: before that it cannot be put aside.
+        self.least = "1s" if bench.given.device == "driver" else "15s"
         self.yard = str(bench.bin / "trainyard")
         words = [self.yard, "serve", "--state", str(self.state), "--policy", policy, "--no-page"]
         words += ["--no-cgroups", "--suspend-memory", suspend, *options]
@@ -74,7 +76,7 @@ class Daemon:
         variables = f'FAKE_DRIVER = "{self.env["FAKE_DRIVER"]}"' if "FAKE_DRIVER" in self.env else ""
         file.write_text(
             f'name = "{name}"\ncommand = {json.dumps(words)}\ngpus = 1\ngpu_memory = "{memory_gib}GiB"\n'
-            f'saves = false\nexpected = "{seconds:.0f}s"\nretries = 0\n[env]\n{variables}\n'
+            f'saves = false\nexpected = "{seconds:.0f}s"\nretries = 0\nmin_run = "{self.least}"\n[env]\n{variables}\n'
         )
         self.run("submit", str(file))
 
@@ -124,14 +126,14 @@ def words(bench, kind, steps, gib):
 
 
 def alone(bench, kind, steps, gib):
-    """What such a job takes alone, outside the daemon, from its start to its end, and its checksum."""
+    """What such a job takes alone, outside the daemon: from its start to its end, and training alone; its checksum."""
     env = dict(os.environ)
     if bench.given.device == "driver":
         env["FAKE_DRIVER"] = str(stand_in(bench))
     began = time.monotonic()
     done = subprocess.run(words(bench, kind, steps, gib), env=env, capture_output=True, text=True, check=True)
-    own = re.search(r"checksum (\d+) seconds ([\d.]+)", done.stdout)
-    return time.monotonic() - began, own.group(1)
+    own = re.search(r"checksum (\d+) trained ([\d.]+)", done.stdout)
+    return time.monotonic() - began, float(own.group(2)), own.group(1)
 
 
 def suspended_mib(rows, memory_gib):
@@ -145,7 +147,7 @@ def aside(bench, count=10, memory_gib=16, limit_gib=64, seconds=25):
     steps, quantum = (100, "2s") if dry else (40 * seconds, "12s")
     # In a dry run as much is put aside in proportion, of memory that nothing really takes.
     memory, limit = (1, 4) if dry else (memory_gib, limit_gib)
-    solo, checksum = alone(bench, "medium", steps, memory)
+    solo, _, checksum = alone(bench, "medium", steps, memory)
     bench.say(f"alone: {solo:.1f} s")
     policy = f"gandiva:quantum={quantum},overhead=1,packing=off"
     daemon = bench.keep(Daemon(bench, policy, f"{limit}GiB,away=1h"))
@@ -185,10 +187,11 @@ def lengths(bench):
     dry = bench.given.device == "driver"
     found = {}
     for number, (kind, steps, short) in enumerate(QUEUE):
-        found[number], _ = alone(bench, kind, short if dry else steps, 0)
-        bench.say(f"job {number}, {kind}: {found[number]:.1f} s alone")
+        whole, trained, _ = alone(bench, kind, short if dry else steps, 0)
+        found[number] = (trained, whole - trained)
+        bench.say(f"job {number}, {kind}: {trained:.1f} s of {whole:.1f} s alone")
     (bench.out / "lengths.json").write_text(json.dumps(found))
-    return {"figures": {f"job {number} alone, s": round(value, 2) for number, value in found.items()}}
+    return {"figures": {f"job {number} alone, s": round(sum(value), 2) for number, value in found.items()}}
 
 
 def known_lengths(bench):
@@ -205,7 +208,7 @@ def queue(bench, name):
     between = 1 if dry else 4
     daemon = bench.keep(Daemon(bench, POLICIES[name], "64GiB,away=1h"))
     for number, (kind, steps, short) in enumerate(QUEUE):
-        daemon.submit(f"queue-{number}", words(bench, kind, short if dry else steps, 0), 8, solo[number])
+        daemon.submit(f"queue-{number}", words(bench, kind, short if dry else steps, 0), 8, sum(solo[number]))
         time.sleep(between)
     rows = daemon.until_over()
     times = [row["ended"] - row["submitted"] for row in rows]
@@ -226,24 +229,36 @@ def queue(bench, name):
 
 
 def forecast(bench, name, solo, between):
-    """The simulator's mean completion for the same jobs; starting is part of what they take alone."""
+    """The simulator's mean completion for the same jobs, each start as long as it was alone on the mean."""
     trace = bench.out / "queue.csv"
     with open(trace, "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["id", "submit_s", "gpus", "duration_s", "gpu_memory_mib"])
         for number in sorted(solo):
-            table.writerow([f"queue-{number}", number * between, 1, round(solo[number], 3), 8192])
+            table.writerow([f"queue-{number}", number * between, 1, round(solo[number][0], 3), 8192])
     words = [str(bench.bin / "trainyard"), "sim", str(trace), "--cluster", "1x1 h200", "--policy", POLICIES[name]]
-    words += ["--costs", "flat save=0s start=0s", "--estimate-error", "0", "--json"]
+    start = sum(start for _, start in solo.values()) / len(solo)
+    words += ["--costs", f"flat save=0s start={start:.3f}s", "--estimate-error", "0", "--suspend-memory", "64GiB,away=1h", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"sim: {done.stderr.strip()}")
-    told = json.loads(done.stdout)
-    for key in ("mean_jct_s", "jct_mean_s", "mean_jct"):
-        for place in (told, told.get("summary", {})):
-            if key in place:
-                return float(place[key])
-    raise RuntimeError(f"the simulator's answer has no mean completion: {sorted(told)}")
+    found = measure(json.loads(done.stdout), "jct_mean_s")
+    if found is None:
+        raise RuntimeError("the simulator's answer has no mean completion")
+    return float(found)
+
+
+def measure(told, name):
+    """The first figure of that name, however deep."""
+    if isinstance(told, dict):
+        if isinstance(told.get(name), (int, float)):
+            return told[name]
+        told = list(told.values())
+    for inner in told if isinstance(told, list) else []:
+        found = measure(inner, name)
+        if found is not None:
+            return found
+    return None
 
 
 PARTS = {

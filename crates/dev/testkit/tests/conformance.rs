@@ -172,7 +172,7 @@ fn no_policy_puts_jobs_of_two_tenants_on_a_gpu_unless_both_allow_it() {
             workload.tenants.set_shares_gpus(*tenant, true);
         }
         for (index, one) in workload.jobs.iter_mut().enumerate().filter(|(index, _)| index % 3 == 0) {
-            let want = &mut one.job.want;
+            let want = &mut Arc::make_mut(&mut one.job).want;
             (want.gpus, want.gpus_min, want.gpus_max) = (1, 1, 1);
             want.permille = [300, 500, 700][index % 9 / 3];
         }
