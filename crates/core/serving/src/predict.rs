@@ -189,9 +189,8 @@ fn linear(x: &[Vec<f64>], y: &[f64]) -> Linear {
     for at in 0..width {
         let pivot = rows[at][at];
         let base = rows[at].clone();
-        for (other, row) in rows.iter_mut().enumerate().filter(|(other, _)| *other != at) {
+        for (_, row) in rows.iter_mut().enumerate().filter(|(other, _)| *other != at) {
             let factor = row[at] / pivot;
-            debug_assert!(other != at);
             row.iter_mut().zip(&base).for_each(|(cell, from)| *cell -= factor * from);
         }
     }
@@ -230,7 +229,7 @@ mod tests {
         let samples = samples(&pairs);
         let noise = noise(&pairs);
         println!("noise of a model beside itself: {:.1} %", 100.0 * noise);
-        let found = FAMILIES.map(|family| (family, held_out(family, &samples, 16, 1)));
+        let found = FAMILIES.map(|family| (family, held_out(family, &samples, 8, 1)));
         for (family, error) in found {
             println!("{family:?}: {:.1} %, {:.2} times the noise", 100.0 * error, error / noise);
         }
@@ -247,7 +246,7 @@ mod tests {
         let samples: Vec<Sample> = (0..200).map(sample).collect();
         for family in FAMILIES {
             let error = held_out(family, &samples, 5, 1);
-            assert!(error < 0.1 || family == Family::Mean, "{family:?}: {error}");
+            assert!(error < 0.15 || family == Family::Mean, "{family:?}: {error}");
         }
     }
 }

@@ -56,7 +56,7 @@ fn packing_of_the_four_profiles_stays_near_the_fractional_bound_and_keeps_its_ta
             plans.len()
         );
         assert!(plans.len() as f64 >= bound.ceil() - 1e-9 && plans.len() as f64 <= apart);
-        assert!(plans.len() as f64 <= bound.ceil() + 1.0);
+        assert!(plans.len() as f64 <= bound.ceil() + 1.0, "{plans:?}");
     }
 }
 
@@ -79,7 +79,7 @@ fn the_runtime_keeps_the_targets_of_its_packing() {
     let load =
         Load { models: names.map(str::to_owned).to_vec(), ..Load::parse(load).expect("a load") };
     let mut found = Vec::new();
-    for rate in [100.0, 180.0, 260.0] {
+    for rate in [600.0, 900.0, 1000.0] {
         let trace = Load { rate, ..load.clone() }.trace(&|_| Span::ZERO, false);
         let attained = |name: &str| {
             let choice = choose(name).expect("a discipline");
@@ -95,6 +95,6 @@ fn the_runtime_keeps_the_targets_of_its_packing() {
         found.push(both);
     }
     assert!(found[0].0 > 0.99, "{found:?}");
-    assert!(found[2].0 > found[2].1, "{found:?}");
+    assert!(found[2].0 > found[2].1 + 0.1, "{found:?}");
     assert!(zoo::models().len() > 8);
 }

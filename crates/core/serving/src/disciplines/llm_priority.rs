@@ -101,16 +101,26 @@ impl Priority {
 }
 
 impl TokenDiscipline for Priority {
+    /// O(requests that wait and are as urgent or more).
     fn arrived(&mut self, at: &TokenMoment<'_>, request: RequestId) -> Option<Server> {
-        self.queues.send(at, request, self.queues.each.len(), |_| 0)
+        let server = self.queues.send(at, request, self.queues.each.len(), |_| 0)?;
+        let waiting = &mut self.queues.each[server.index()].waiting;
+        let priority = at.request(request).priority;
+        // Behind all of its level, so that the first that are looked at hold the most urgent.
+        let less = |id: &RequestId| *id != request && at.request(*id).priority > priority;
+        if let Some(place) = waiting.iter().position(less) {
+            waiting.pop_back();
+            waiting.insert(place, request);
+        }
+        Some(server)
     }
 
     fn interrupts(&self, at: &TokenMoment<'_>, server: Server) -> bool {
         let queue = &self.queues.each[server.index()];
-        // What came last may be more urgent than what runs, so it is looked at between two iterations.
-        let new = queue.waiting.back().map(|id| self.rank(at, *id).0);
+        // The front may be more urgent than what runs, so it is looked at between two iterations.
+        let first = queue.waiting.front().map(|id| self.rank(at, *id).0);
         let last = self.last(at, &queue.running).map(|(_, level)| level);
-        !self.lacks(at, server, at.free(server)) || new < last
+        !self.lacks(at, server, at.free(server)) || first < last
     }
 
     fn next(&mut self, at: &TokenMoment<'_>, server: Server, out: &mut Iteration) {

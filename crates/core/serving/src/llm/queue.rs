@@ -1,4 +1,4 @@
-//! What replicas of language models have in common: who waits, who is on the GPU, and what fits beside them.
+//! What replicas of language models have in common: what waits, what is on the GPU, and what fits beside them.
 
 use crate::llm::{Iteration, Leave, LlmFleet, Stage, TokenMoment};
 use crate::request::{RequestId, Server};

@@ -5,7 +5,7 @@ use crate::predict::Fitted;
 
 const HIDDEN: usize = 32;
 /// Abacus trains 30 epochs on thousands of samples; here there are hundreds, so they are seen more often.
-const EPOCHS: usize = 150;
+const EPOCHS: usize = 80;
 const RATE: f64 = 2e-3;
 const DECAY: f64 = 1e-2;
 

@@ -98,7 +98,8 @@ fn the_urgent_keep_their_pace_where_all_cannot() {
         shown(name, &tally);
         tally
     };
-    let (paged, urgent) = (of("paged"), of("llm-priority"));
+    let (paged, urgent) = (of("paged"), of("llm-priority:aging=0s"));
+    of("llm-priority");
     for priority in [0, 1] {
         let first = |tally: &TokenTally| ms(tally.first_within_of(priority, 0.99));
         println!(

@@ -98,7 +98,10 @@ pub fn pack(sessions: &[Session]) -> Vec<Plan> {
             continue;
         }
         let Some(batch) = session.batch_shared(rate) else { continue };
-        let duty_us = f64::from(batch) * 1e6 / rate;
+        // A cycle gathers a batch, and ends early enough for a request that waited all of it: where the rate is so low
+        // that a batch of one needs longer, some cycles find nothing to run.
+        let room = session.slo_us - session.around_us - session.latency(batch);
+        let duty_us = (f64::from(batch) * 1e6 / rate).min(room.max(session.latency(batch)));
         let part = Part { session: at, batch, rate };
         // A cycle is never shorter than its work: with a single request in it the rate may ask for that.
         let occupancy = (session.latency(batch) / duty_us).min(1.0);
