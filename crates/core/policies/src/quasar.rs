@@ -282,12 +282,13 @@ struct Lost {
     is_bearable: bool,
 }
 
-/// The speed that a job asked for: that on its GPUs, packed, on the first type that it accepts.
+/// The speed that a job asked for: that on its GPUs, packed, on the first type that it accepts; nothing where that is no
+/// speed, so that a job of which nonsense is believed does not speak for those that are alike.
 fn wished_speed(job: JobRef<'_>, view: &View<'_>) -> Option<f64> {
     let shapes = &view.state().shapes;
     let &(kind, _) = shapes.iter().find(|(kind, _)| job.spec.want.accepts(*kind))?;
     let wished = view.rate(job, &config_on(job, kind, view))?.0;
-    (wished > 0.0).then_some(wished)
+    (wished > 0.0 && wished.is_finite()).then_some(wished)
 }
 
 /// The part of the wished speed that a job reaches at a place.

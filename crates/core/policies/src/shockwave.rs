@@ -20,9 +20,9 @@ use calendar::{Booking, Calendar};
 use constants::{Constant, Prospect};
 use forecast::{BatchHistory, LastOutlook, Outlook};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use target::Target;
 use trainyard_framework::Knowledge;
+use trainyard_types::IdMap;
 use welfare::{Candidate, Chosen, Program};
 
 /// The row in the registry.
@@ -96,7 +96,7 @@ enum Rules {
 struct Shockwave {
     settings: Settings,
     /// What was seen of each job, and when it should be over.
-    memory: BTreeMap<JobId, Memory>,
+    memory: IdMap<JobId, Memory>,
     plan: Option<Plan>,
     /// The round of the last decision.
     current: Option<u64>,
@@ -105,7 +105,7 @@ struct Shockwave {
 }
 
 /// What is remembered of one job.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Memory {
     history: BatchHistory,
     target: Target,
@@ -142,11 +142,23 @@ impl Shockwave {
     /// Takes note of all jobs, and forgets those that ended.
     fn note(&mut self, active: &[JobRef<'_>], view: &View<'_>) {
         if self.memory.len() > 2 * active.len() + 64 {
-            self.memory.retain(|id, _| active.binary_search_by_key(id, JobRef::id).is_ok());
+            let is_gone = |id: &JobId| active.binary_search_by_key(id, JobRef::id).is_err();
+            let gone: Vec<JobId> = self.memory.keys().filter(is_gone).collect();
+            for job in gone {
+                self.memory.remove(&job);
+            }
         }
         for job in active {
-            self.memory.entry(job.id()).or_default().history.note(*job, view);
+            self.memory_of(job.id()).history.note(*job, view);
         }
+    }
+
+    /// What is remembered of a job; nothing yet of one that is new.
+    fn memory_of(&mut self, job: JobId) -> &mut Memory {
+        if !self.memory.contains_key(&job) {
+            self.memory.insert(job, Memory::default());
+        }
+        self.memory.get_mut(&job).expect("it is there now")
     }
 
     /// Whether the plan is of use for a round.
@@ -241,7 +253,7 @@ impl Shockwave {
                 Outlook { total: past + unknown, done: past, past, rest: unknown, pace: 1.0 }
             });
             let (origin, submitted) = self.clock_of(job);
-            let target = &mut self.memory.entry(job.id()).or_default().target;
+            let target = &mut self.memory_of(job.id()).target;
             if is_new {
                 target.push(round, submitted - origin + (outlook.past + outlook.rest) / share);
             }
@@ -272,16 +284,20 @@ impl Shockwave {
     /// Seconds left of a job whose length is not known: the median of the others, or as long as the window.
     fn unknown(&self, known: &[Option<Outlook>]) -> f64 {
         let mut rests: Vec<f64> = known.iter().flatten().map(|outlook| outlook.rest).collect();
-        rests.sort_by(f64::total_cmp);
         let window = self.settings.round.as_secs_f64() * f64::from(self.settings.window);
-        rests.get(rests.len() / 2).copied().unwrap_or(window)
+        let middle = rests.len() / 2;
+        match rests.is_empty() {
+            true => window,
+            false => *rests.select_nth_unstable_by(middle, f64::total_cmp).1,
+        }
     }
 
     /// The program and its answer: with the constraint of fairness if it can be kept, else with weights in its place.
     fn choose(&self, planned: &[Planned<'_>], gpus: u32) -> Option<(Program, Chosen)> {
         let mut program = self.fair_program(planned, gpus);
+        let ground = program.ground();
         if program.is_feasible() {
-            let chosen = program.solve()?;
+            let chosen = program.solve_on(&ground)?;
             return Some((program, chosen));
         }
         let share = share(gpus, planned.len());
@@ -299,7 +315,7 @@ impl Shockwave {
                 let is_last = one.outlook.rest < length;
                 job.weight = target::weight(rho / self.settings.rho_max, lambda, is_last);
             }
-            let chosen = program.solve()?;
+            let chosen = program.solve_on(&ground)?;
             prospects.push(self.prospect(planned, &program, &chosen));
             tried.push((program.clone(), chosen));
         }
@@ -450,7 +466,7 @@ impl Policy for Shockwave {
     }
 
     fn forget(&mut self) {
-        self.memory.clear();
+        self.memory = IdMap::default();
         self.plan = None;
         self.current = None;
         self.asleep = false;
@@ -479,6 +495,6 @@ fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
         }
     }
     let policy =
-        Shockwave { settings, memory: BTreeMap::new(), plan: None, current: None, asleep: false };
+        Shockwave { settings, memory: IdMap::default(), plan: None, current: None, asleep: false };
     Ok(Pipeline::new(policy, FewestNodes, ENTRY.needs))
 }

@@ -8,6 +8,7 @@
 //! - [`gavel`]: recorded runs of Gavel's own simulator.
 //! - [`hosts`]: the host that waits and the one that goes on, compared; policies in trouble.
 //! - [`host`]: an engine whose events a test says one by one.
+//! - [`waste`]: GPU time that is idle though a job waits that could use it.
 //! - [`places`]: where the repository is, and what lies beside it.
 //! - [`say!`]: prints past the capture of the test harness; [`skip!`]: a test that cannot run here.
 //!
@@ -51,3 +52,4 @@ pub mod machine;
 pub mod orders;
 pub mod places;
 pub mod scenario;
+pub mod waste;

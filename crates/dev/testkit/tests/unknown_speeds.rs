@@ -98,3 +98,28 @@ fn policies_that_choose_sizes_say_which_jobs_have_no_speed_and_go_on_with_the_re
         assert!(launched >= 1, "{policy} lets no job run");
     }
 }
+
+#[test]
+fn no_policy_lets_a_job_with_a_speed_wait_for_jobs_without_one_where_there_is_room_for_all() {
+    let mut wrong = Vec::new();
+    for entry in trainyard_policies::registry::POLICIES {
+        let pipeline = Selection::policy(entry.name).build().expect("defaults build");
+        let cluster = Cluster::uniform(2, 8, "v100");
+        let mut host = Host::new(cluster.clone(), Tenants::default(), pipeline);
+        let setup = Setup { check_every: 1, ..Setup::default() };
+        host.engine = Engine::new(Arc::new(cluster), Tenants::default(), Arc::new(Odd), setup);
+        for id in 0..10 {
+            host.submit(0, Job::simple(JobId(id), Time::ZERO, 1));
+        }
+        host.until(2 * 3600);
+        let stats = host.engine.stats();
+        let failed = (stats.faults, stats.policy_errors, stats.policy_panics) != (0, 0, 0);
+        let waits: Vec<u32> = (5..10).filter(|id| !host.runs(*id)).collect();
+        if failed || !waits.is_empty() {
+            let (errors, panics) = (stats.policy_errors, stats.policy_panics);
+            let faults = &stats.fault_samples;
+            wrong.push(format!("{}: {waits:?} wait, {faults:?}, {errors}, {panics}", entry.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -116,8 +116,17 @@ impl Calendar {
 
     /// Adds jobs to rounds where they fit and do not run yet, best first, as long as one gains from it.
     fn top_up(&mut self, bookings: &[Booking], program: &Program) {
+        let is_full = |round: &Vec<usize>| used(round, bookings) == program.gpus;
+        if self.rounds.iter().all(is_full) {
+            return;
+        }
         let mut counts = self.counts(bookings.len());
         let mut inside = vec![false; bookings.len()];
+        // What one more round is worth to each job for each of its GPUs.
+        let dense =
+            |index: usize, count: u32| program.gain(index, count) / f64::from(bookings[index].gpus);
+        let mut worth: Vec<f64> =
+            counts.iter().enumerate().map(|(index, count)| dense(index, *count)).collect();
         for round in &mut self.rounds {
             let mut free = program.gpus - used(round, bookings);
             if free == 0 {
@@ -127,9 +136,7 @@ impl Calendar {
             round.iter().for_each(|index| inside[*index] = true);
             let fits = |index: &usize| !inside[*index] && bookings[*index].gpus <= free;
             let outside = (0..bookings.len()).filter(fits);
-            let dense =
-                |index: usize| program.gain(index, counts[index]) / f64::from(bookings[index].gpus);
-            let wish = |index: usize| Gain { gain: dense(index), job: index as u32, count: 0 };
+            let wish = |index: usize| Gain { gain: worth[index], job: index as u32, count: 0 };
             let wishes = outside.map(wish).filter(|wish| wish.gain > 0.0).map(Reverse);
             // Little is free and many wish: they are not put in order further than need be.
             let mut wishes: BinaryHeap<Reverse<Gain>> = wishes.collect();
@@ -140,6 +147,7 @@ impl Calendar {
                 if bookings[index].gpus <= free {
                     free -= bookings[index].gpus;
                     counts[index] += 1;
+                    worth[index] = dense(index, counts[index]);
                     round.push(index);
                 }
             }

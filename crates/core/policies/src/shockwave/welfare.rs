@@ -113,14 +113,26 @@ impl Candidate {
 }
 
 impl Program {
+    /// What about the jobs does not hang on their weights and least rounds: programs that differ in these share it.
+    pub fn ground(&self) -> Ground {
+        Ground::new(self)
+    }
+
     /// The best numbers of rounds; nothing if the least ones do not fit.
+    #[cfg(test)]
     pub fn solve(&self) -> Option<Chosen> {
-        let mut search = Search::new(self);
-        let last = search.bounds.len().checked_sub(1)?;
-        if !search.fits(search.bounds[last]) {
+        self.solve_on(&self.ground())
+    }
+
+    /// The best numbers of rounds on known ground; nothing if the least ones do not fit.
+    pub fn solve_on(&self, ground: &Ground) -> Option<Chosen> {
+        let mut search = Search::new(self, ground);
+        let bounds = &ground.bounds;
+        let last = bounds.len().checked_sub(1)?;
+        if !search.fits(bounds[last]) {
             return None;
         }
-        let first = partition(0, last, |at| !search.fits(search.bounds[at]));
+        let first = partition(0, last, |at| !search.fits(bounds[at]));
         let (mut from, mut to) = (first, last);
         while to - from > 4 {
             let third = (to - from) / 3;
@@ -131,11 +143,13 @@ impl Program {
             search.at(at);
         });
         search.prove(first, last);
-        let Search { known, mut found, .. } = search;
+        let Search { known, found, .. } = search;
         let best =
             known.into_values().max_by(|a, b| found[*a].value.total_cmp(&found[*b].value))?;
-        let Found { rounds, value, .. } = found.swap_remove(best);
-        Some(Chosen { rounds, value })
+        let Found { counts, value, .. } = &found[best];
+        let mut rounds = vec![0; self.jobs.len()];
+        counts.iter().for_each(|(at, count)| rounds[*at as usize] = *count);
+        Some(Chosen { rounds, value: *value })
     }
 
     /// Whether the least rounds of all jobs fit.
@@ -169,14 +183,16 @@ impl Program {
 
     /// The steepest gains of each size, as many as there is room for, out of what each job gains with so many rounds at
     /// most. O(jobs + rounds that fit x log of those).
-    fn gains(&self, most: &[u32], idle: &[(f64, f64)]) -> BTreeMap<u32, Vec<Gain>> {
+    fn gains(&self, ground: &Ground) -> BTreeMap<u32, Vec<Gain>> {
+        let most = &ground.most;
         // First rounds, with the welfare after each.
         let mut classes: BTreeMap<u32, Vec<Reverse<(Gain, u64)>>> = BTreeMap::new();
         for (at, job) in self.jobs.iter().enumerate() {
             let class = classes.entry(job.gpus).or_default();
             if most[at] > 0 {
-                let next = job.welfare(1);
-                let gain = Gain { gain: (next - idle[at].0).max(0.0), job: at as u32, count: 1 };
+                let (idle, first) = ground.logs[at];
+                let (now, next) = (job.weight * idle, job.weight * first);
+                let gain = Gain { gain: (next - now).max(0.0), job: at as u32, count: 1 };
                 class.push(Reverse((gain, next.to_bits())));
             }
         }
@@ -276,7 +292,8 @@ struct Range {
 
 /// A choice that was found.
 struct Found {
-    rounds: Vec<u32>,
+    /// The jobs that get rounds, each once, with how many: few where there are many jobs.
+    counts: Vec<(u32, u32)>,
     value: f64,
     /// The part of the value that is not the time left.
     welfare: f64,
@@ -284,21 +301,57 @@ struct Found {
     longest: f64,
 }
 
+/// What about the jobs of a program does not hang on their weights and least rounds.
+pub struct Ground {
+    most: Vec<u32>,
+    /// The logarithm of the progress of each job without a round and after one.
+    logs: Vec<(f64, f64)>,
+    /// Seconds left of each job that gets no round, as most do where there are many.
+    left: Vec<f64>,
+    /// The least that the longest time left can be.
+    floor: f64,
+    /// Jobs that can have more left than that, the longest first: only these ever need rounds for a bound.
+    long: Vec<usize>,
+    /// The values that the longest time left can take, ascending.
+    bounds: Vec<f64>,
+}
+
+impl Ground {
+    fn new(program: &Program) -> Ground {
+        let jobs = &program.jobs;
+        let most: Vec<u32> = jobs.iter().map(|job| job.most(program.rounds)).collect();
+        let left: Vec<f64> = jobs.iter().map(|job| job.left(0)).collect();
+        let logs = jobs.iter().map(|job| (log_of(job.done), log_of(job.done + job.step))).collect();
+        let floor = jobs.iter().zip(&most).map(|(job, most)| job.left(*most)).fold(0.0, f64::max);
+        // Of a job that never has as much left nothing is a bound.
+        let mut bounds: Vec<f64> = Vec::new();
+        for at in (0..jobs.len()).filter(|at| left[*at] >= floor) {
+            bounds.extend((0..=most[at]).map(|count| jobs[at].left(count)));
+        }
+        bounds.retain(|bound| *bound >= floor);
+        bounds.sort_unstable_by(f64::total_cmp);
+        bounds.dedup();
+        let mut long: Vec<usize> = (0..jobs.len()).filter(|at| left[*at] > floor).collect();
+        long.sort_unstable_by(|a, b| left[*b].total_cmp(&left[*a]).then(a.cmp(b)));
+        Ground { most, logs, left, floor, long, bounds }
+    }
+}
+
 /// The search for the bound: what does not change meanwhile, and what was found so far.
 struct Search<'a> {
     program: &'a Program,
-    most: Vec<u32>,
-    /// Welfare and seconds left of each job that gets no round, as most do where there are many.
-    idle: Vec<(f64, f64)>,
-    /// Jobs that can have more left than the least bound, the longest first: only these ever need rounds for a bound.
-    long: Vec<usize>,
+    ground: &'a Ground,
+    /// The welfare of all jobs if none gets a round.
+    idle: f64,
+    /// Jobs that must get rounds whatever the bound.
+    pressed: Vec<usize>,
     /// GPU-rounds beside the least rounds of all jobs; nothing if they do not fit.
     room: Option<u64>,
     /// Gains of one more round, steepest first, by size: gain, job, and the round it leads to. Of each size as many as
     /// there is room for: those of them that a bound demands anyway take as much room as they are.
     gains: BTreeMap<u32, Vec<Gain>>,
-    /// The values that the longest time left can take, ascending.
-    bounds: Vec<f64>,
+    /// Rounds of each job while a choice is made; all 0 in between.
+    rounds: Vec<u32>,
     /// What was found, and the bounds that each is the best under, by their places.
     found: Vec<Found>,
     known: BTreeMap<usize, usize>,
@@ -338,38 +391,33 @@ impl Ord for Gain {
 }
 
 impl<'a> Search<'a> {
-    fn new(program: &'a Program) -> Search<'a> {
-        let most: Vec<u32> = program.jobs.iter().map(|job| job.most(program.rounds)).collect();
-        let idle: Vec<(f64, f64)> =
-            program.jobs.iter().map(|job| (job.welfare(0), job.left(0))).collect();
-        let all = program.jobs.iter().zip(&most);
-        let floor = all.map(|(job, most)| job.left(*most)).fold(0.0, f64::max);
-        // Of a job that never has as much left nothing is a bound.
-        let mut bounds: Vec<f64> = Vec::new();
-        for at in (0..program.jobs.len()).filter(|at| idle[*at].1 >= floor) {
-            bounds.extend((0..=most[at]).map(|count| program.jobs[at].left(count)));
-        }
-        bounds.retain(|bound| *bound >= floor);
-        bounds.sort_unstable_by(f64::total_cmp);
-        bounds.dedup();
-        let mut long: Vec<usize> =
-            (0..program.jobs.len()).filter(|at| idle[*at].1 > floor).collect();
-        long.sort_unstable_by(|a, b| idle[*b].1.total_cmp(&idle[*a].1).then(a.cmp(b)));
-        let room = program.jobs.iter().zip(&most).try_fold(program.room(), |room, (job, most)| {
+    fn new(program: &'a Program, ground: &'a Ground) -> Search<'a> {
+        let jobs = &program.jobs;
+        let welfare = jobs.iter().zip(&ground.logs).map(|(job, (idle, _))| job.weight * idle);
+        let room = jobs.iter().zip(&ground.most).try_fold(program.room(), |room, (job, most)| {
             let need = u64::from(job.least) * u64::from(job.gpus);
             if job.least > *most { None } else { room.checked_sub(need) }
         });
-        let gains = program.gains(&most, &idle);
-        let (found, known) = (Vec::new(), BTreeMap::new());
-        Search { program, most, idle, long, room, gains, bounds, found, known }
+        Search {
+            program,
+            ground,
+            idle: welfare.sum(),
+            pressed: (0..jobs.len()).filter(|at| jobs[*at].least > 0).collect(),
+            room,
+            gains: program.gains(ground),
+            rounds: vec![0; jobs.len()],
+            found: Vec::new(),
+            known: BTreeMap::new(),
+        }
     }
 
     /// The jobs that must have more than their least rounds under a bound on the time left, with how many.
     fn demanded(&self, bound: f64) -> impl Iterator<Item = (usize, u32)> + '_ {
-        let long = self.long.iter().take_while(move |at| self.idle[**at].1 > bound);
+        let ground = self.ground;
+        let long = ground.long.iter().take_while(move |at| ground.left[**at] > bound);
         long.map(move |&at| {
             let job = &self.program.jobs[at];
-            (at, job.rounds_until(bound, self.most[at]).max(job.least))
+            (at, job.rounds_until(bound, ground.most[at]).max(job.least))
         })
     }
 
@@ -378,7 +426,7 @@ impl<'a> Search<'a> {
         self.demanded(bound).try_fold(self.room?, |room, (at, low)| {
             let job = &self.program.jobs[at];
             let more = u64::from(low - job.least) * u64::from(job.gpus);
-            if low > self.most[at] { None } else { room.checked_sub(more) }
+            if low > self.ground.most[at] { None } else { room.checked_sub(more) }
         })
     }
 
@@ -391,10 +439,11 @@ impl<'a> Search<'a> {
         if !self.known.contains_key(&at) {
             // What is best under a later bound and keeps this one is the best under this one too.
             let later = self.known.range(at..).next().map(|(_, found)| *found);
-            let bound = self.bounds[at];
+            let bound = self.ground.bounds[at];
             let kept = later.filter(|found| self.found[*found].longest <= bound);
             let found = kept.or_else(|| {
-                self.found.push(self.fill(bound)?);
+                let found = self.fill(bound)?;
+                self.found.push(found);
                 Some(self.found.len() - 1)
             });
             self.known.extend(found.map(|found| (at, found)));
@@ -428,14 +477,24 @@ impl<'a> Search<'a> {
     fn range(&mut self, from: usize, to: usize) -> Range {
         self.at(to);
         let welfare = self.known.get(&to).map(|found| self.found[*found].welfare);
-        let ceiling = welfare.unwrap_or(f64::NEG_INFINITY) - self.program.k * self.bounds[from];
+        let ceiling =
+            welfare.unwrap_or(f64::NEG_INFINITY) - self.program.k * self.ground.bounds[from];
         Range { ceiling, from, to }
     }
 
-    fn fill(&self, bound: f64) -> Option<Found> {
+    /// The best choice under a bound. O(gains + jobs that get rounds), however many jobs there are.
+    fn fill(&mut self, bound: f64) -> Option<Found> {
         let room = self.room(bound)?;
-        let mut rounds: Vec<u32> = self.program.jobs.iter().map(|job| job.least).collect();
-        self.demanded(bound).for_each(|(at, low)| rounds[at] = low);
+        let mut chosen: Vec<u32> = Vec::new();
+        let mut rounds = std::mem::take(&mut self.rounds);
+        let mut raise = |at: usize, to: u32| {
+            if rounds[at] == 0 && to > 0 {
+                chosen.push(at as u32);
+            }
+            rounds[at] = to;
+        };
+        self.pressed.iter().for_each(|at| raise(*at, self.program.jobs[*at].least));
+        self.demanded(bound).for_each(|(at, low)| raise(at, low));
         let is_open = |gain: &&Gain| gain.count > rounds[gain.job as usize];
         let open: Vec<Vec<Gain>> = self
             .gains
@@ -449,27 +508,38 @@ impl<'a> Search<'a> {
         let counts = fill(&classes.collect::<Vec<Class>>(), room);
         for (items, count) in open.iter().zip(counts) {
             for item in &items[..count] {
-                rounds[item.job as usize] += 1;
+                let rounds = &mut rounds[item.job as usize];
+                if *rounds == 0 {
+                    chosen.push(item.job);
+                }
+                *rounds += 1;
             }
         }
-        Some(self.found(rounds))
+        let found = self.found(&rounds, &chosen);
+        chosen.iter().for_each(|at| rounds[*at as usize] = 0);
+        self.rounds = rounds;
+        Some(found)
     }
 
-    /// What numbers of rounds come to: [`Program::value`], with what is known of jobs that get none.
-    fn found(&self, rounds: Vec<u32>) -> Found {
-        let all = || self.program.jobs.iter().zip(&rounds).zip(&self.idle);
-        let welfare = all().map(|((job, count), idle)| match count {
-            0 => idle.0,
-            count => job.welfare(*count),
-        });
-        let left = all().map(|((job, count), idle)| match count {
-            0 => idle.1,
-            count => job.left(*count),
-        });
-        let welfare = welfare.sum::<f64>() / self.program.parts();
-        let longest = left.fold(0.0, f64::max);
+    /// What numbers of rounds come to, where all jobs but the chosen have none: [`Program::value`] but for the order in
+    /// which welfare is added up.
+    fn found(&self, rounds: &[u32], chosen: &[u32]) -> Found {
+        let (mut welfare, mut longest) = (self.idle, self.ground.floor);
+        let mut counts: Vec<(u32, u32)> =
+            chosen.iter().map(|at| (*at, rounds[*at as usize])).collect();
+        counts.sort_unstable();
+        for (at, count) in &counts {
+            let job = &self.program.jobs[*at as usize];
+            welfare += job.welfare(*count) - job.weight * self.ground.logs[*at as usize].0;
+            longest = longest.max(job.left(*count));
+        }
+        // The others have no more left than the floor, or are in this list, the longest first.
+        if let Some(idle) = self.ground.long.iter().find(|at| rounds[**at] == 0) {
+            longest = longest.max(self.ground.left[*idle]);
+        }
+        let welfare = welfare / self.program.parts();
         let value = welfare - self.program.k * longest;
-        Found { rounds, value, welfare, longest }
+        Found { counts, value, welfare, longest }
     }
 }
 
