@@ -12,6 +12,7 @@ pub mod first_fit;
 pub mod mapa;
 pub mod skew;
 pub mod spread;
+pub mod step_time;
 #[cfg(test)]
 mod tests;
 

@@ -118,6 +118,7 @@ pub const PLACERS: &[&PlaceEntry] = &[
     &place::buddy::ENTRY,
     &place::even::ENTRY,
     &place::mapa::ENTRY,
+    &place::step_time::ENTRY,
 ];
 
 /// All admission controls.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trainyard_policies::compose::Selection;
 use trainyard_profile::CostModel;
 use trainyard_sim::{Options, Quiet, simulate};
-use trainyard_types::{Class, Cluster, Job, JobId, Tenants, Time, Work};
+use trainyard_types::{Class, Cluster, Job, JobId, Tenants, Time, Want, Work};
 use trainyard_workload::{TraceJob, Workload, cluster};
 
 /// Virtual clusters of the trace study's size (section 2 of the paper: 279 nodes of 8 GPUs, 11 of them), in nodes;
@@ -96,7 +96,7 @@ fn alone(workload: &Workload, owned: &[u32], tenant: usize) -> f64 {
     let cluster = Arc::new(Cluster { cells: None, ..cluster });
     let mine = workload.jobs.iter().filter(|one| one.job.tenant.index() == tenant);
     let jobs = mine.zip(0..).map(|(one, id)| {
-        TraceJob::new(Job { id: JobId(id), ..one.job.clone() }, one.work)
+        TraceJob::new(Job { id: JobId(id), ..Job::clone(&one.job) }, one.work)
     });
     let tenants = workload.tenants.clone();
     let workload = Workload { jobs: jobs.collect(), tenants, ..Workload::empty("alone") };
@@ -133,10 +133,9 @@ fn guaranteed_jobs_end_as_if_no_one_else_were_there() {
         // Two of five jobs are opportunistic and of any size: they must change nothing for the others.
         for one in workload.jobs.iter_mut() {
             if (u64::from(one.job.id.0) * 7 + seed) % 5 < 2 {
-                one.job.class = Class::Opportunistic;
-                one.job.want.nodes_max = 0;
-                one.job.want.gpus = 1 + one.job.id.0 % 20;
-                (one.job.want.gpus_min, one.job.want.gpus_max) = (one.job.want.gpus, one.job.want.gpus);
+                let job = Arc::make_mut(&mut one.job);
+                job.class = Class::Opportunistic;
+                job.want = Want::gpus(1 + job.id.0 % 20);
             }
         }
         let (cluster, _) = machines(&owned, LEVELS);
@@ -145,7 +144,7 @@ fn guaranteed_jobs_end_as_if_no_one_else_were_there() {
         let mut guaranteed = workload.clone();
         guaranteed.jobs.retain(|one| one.job.class != Class::Opportunistic);
         for (one, id) in guaranteed.jobs.iter_mut().zip(0..) {
-            one.job.id = JobId(id);
+            Arc::make_mut(&mut one.job).id = JobId(id);
         }
         for tenant in 0..owned.len() {
             let own = alone(&guaranteed, &owned, tenant);
