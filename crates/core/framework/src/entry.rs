@@ -161,6 +161,8 @@ pub enum Family {
     Goodput,
     /// In time for deadlines.
     Deadline,
+    /// What cluster managers ship: queues, quotas and priorities.
+    ClusterManager,
     /// Placers.
     Placer,
     /// Admission controls.

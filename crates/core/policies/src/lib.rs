@@ -66,7 +66,9 @@ pub mod heet;
 pub mod horus;
 pub mod hypersched;
 pub mod kube_knots;
+pub mod kube_scheduler;
 pub mod kubeshare;
+pub mod kueue;
 pub mod kungfu;
 pub mod las;
 pub mod least_laxity;
@@ -88,6 +90,8 @@ pub mod srtf;
 pub mod synergy;
 pub mod themis;
 pub mod tiresias;
+pub mod volcano;
+pub mod yarn_capacity;
 
 // What several policies stand on.
 mod afs;
@@ -99,6 +103,7 @@ mod horizon;
 mod ladder;
 mod levels;
 mod muri;
+mod pods;
 mod regrant;
 mod sizes;
 mod tenancy;

@@ -3,9 +3,9 @@
 use crate::{
     admit, afs_l, afs_p, allox, antman, chronus, co_scheml, conservative, dally, easy, edf, elas,
     elasticflow, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet,
-    horus, hypersched, kube_knots, kubeshare, kungfu, las, least_laxity, lucid, lyra, muri_antman,
-    muri_l, muri_s, optimus, place, pollux, priority, quasar, salus, shockwave, sia, sjf, srsf,
-    srtf, synergy, themis, tiresias,
+    horus, hypersched, kube_knots, kube_scheduler, kubeshare, kueue, kungfu, las, least_laxity,
+    lucid, lyra, muri_antman, muri_l, muri_s, optimus, place, pollux, priority, quasar, salus,
+    shockwave, sia, sjf, srsf, srtf, synergy, themis, tiresias, volcano, yarn_capacity,
 };
 use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 
@@ -69,6 +69,10 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &optimus::ENTRY,
     &lyra::ENTRY,
     &heet::ENTRY,
+    &yarn_capacity::ENTRY,
+    &kueue::ENTRY,
+    &kube_scheduler::ENTRY,
+    &volcano::ENTRY,
 ];
 
 /// What there is to decide about the jobs of a run beyond their order and place.

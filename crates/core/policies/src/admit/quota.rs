@@ -76,7 +76,7 @@ impl AdmissionControl for Quota {
 }
 
 /// The part of the cluster that each tenant has by its weight among its siblings, from the top down.
-fn parts(tenants: &Tenants) -> Vec<f64> {
+pub(crate) fn parts(tenants: &Tenants) -> Vec<f64> {
     let mut sums: BTreeMap<Option<TenantId>, f64> = BTreeMap::new();
     for (_, tenant) in tenants.iter() {
         *sums.entry(tenant.parent).or_default() += tenant.weight.max(0.0);
