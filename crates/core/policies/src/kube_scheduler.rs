@@ -23,7 +23,10 @@ pub const ENTRY: PolicyEntry = Entry {
         .preemptive()
         .by_setting("`preempt=false` stops no job"),
     settings: &[
-        ("pod_gpus", "GPUs of a pod, into which a job is cut; 0 for as many as the largest node has"),
+        (
+            "pod_gpus",
+            "GPUs of a pod, into which a job is cut; 0 for as many as the largest node has",
+        ),
         ("score", "which nodes are preferred: `least-allocated` or `most-allocated`, by GPUs"),
         ("preempt", "whether pods of a higher class or priority stop jobs of a lower one"),
         ("backoff", "how long a pod that found no node waits at least; doubled each time"),
@@ -94,7 +97,7 @@ struct KubeScheduler {
     tries: FxHashMap<JobId, Tries>,
     /// How often room was made.
     moves: u64,
-    /// GPUs that nobody held after the last decision.
+    /// GPUs that no job held after the last decision.
     left: u32,
 }
 
@@ -223,10 +226,8 @@ impl KubeScheduler {
         moment: &Moment<'_, '_, '_>,
     ) -> Option<Partial> {
         let (view, ask) = (moment.view, asked(job, grant, None));
-        let begin =
-            |kind, rest| Partial { kind, bound: Vec::new(), rest, since: view.now };
-        if let Some((kind, sizes)) =
-            self.pods.kinds(&ask, (view, &moment.seen)).into_iter().next()
+        let begin = |kind, rest| Partial { kind, bound: Vec::new(), rest, since: view.now };
+        if let Some((kind, sizes)) = self.pods.kinds(&ask, (view, &moment.seen)).into_iter().next()
         {
             return Some(begin(kind, sizes));
         }
@@ -254,14 +255,11 @@ impl KubeScheduler {
         let may_preempt = moment.lowest.is_some_and(|lowest| level(job.spec) < lowest);
         let mut waiting = Vec::new();
         for gpus in std::mem::take(&mut partial.rest) {
-            let find = |seen: &Free| {
-                self.pods.seat((&ask, gpus), partial.kind, (view, seen), &[])
-            };
+            let find = |seen: &Free| self.pods.seat((&ask, gpus), partial.kind, (view, seen), &[]);
             let mut seat = find(&moment.seen);
             if seat.is_none() && may_preempt {
                 let seen = (view, &moment.seen);
-                let found =
-                    victims((&ask, gpus), partial.kind, seen, (moment.offer, &self.book));
+                let found = victims((&ask, gpus), partial.kind, seen, (moment.offer, &self.book));
                 for victim in found.unwrap_or_default() {
                     moment.evict(victim, &mut self.book);
                 }
@@ -324,8 +322,7 @@ impl Policy for KubeScheduler {
             return Ok(());
         }
         let seen = offer.free().clone();
-        let mut moment =
-            Moment { view, offer, seen, lowest: None, failed: FxHashSet::default() };
+        let mut moment = Moment { view, offer, seen, lowest: None, failed: FxHashSet::default() };
         self.refresh(&mut moment);
         let mut classes = Classes::default();
         for id in self.active(&mut moment) {

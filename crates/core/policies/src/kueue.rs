@@ -51,7 +51,10 @@ pub const ENTRY: PolicyEntry = Entry {
             "fair_sharing",
             "whether the queue that borrows least of what its cohort can lend, by weight, goes first, and who borrows more may be stopped for it",
         ),
-        ("pod_gpus", "GPUs of a pod, into which a job is cut; 0 for as many as the largest node has"),
+        (
+            "pod_gpus",
+            "GPUs of a pod, into which a job is cut; 0 for as many as the largest node has",
+        ),
         ("score", "which nodes kube-scheduler prefers: `least-allocated` or `most-allocated`"),
     ],
     defaults: defaults::<Settings>,

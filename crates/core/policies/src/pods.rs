@@ -42,9 +42,11 @@ impl Pods {
     /// a node. Nothing if the type could never hold the job. O(nodes x GPUs of a node).
     pub(crate) fn sizes(&self, want: &Want, kind: GpuType, view: &View<'_>) -> Option<Vec<u32>> {
         let count = want.gpus;
-        let nodes = view.cluster().nodes.iter().filter(|node| {
-            node.kind == kind && want.pool.is_none_or(|pool| node.pool == pool)
-        });
+        let nodes = view
+            .cluster()
+            .nodes
+            .iter()
+            .filter(|node| node.kind == kind && want.pool.is_none_or(|pool| node.pool == pool));
         let room: Vec<u32> = nodes.map(|node| node.gpus_for(want)).collect();
         let largest = room.iter().copied().max()?.min(count);
         // A job on few nodes is cut into as few pods, one for each node.

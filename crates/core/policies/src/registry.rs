@@ -70,10 +70,10 @@ pub const POLICIES: &[&PolicyEntry] = &[
     &optimus::ENTRY,
     &lyra::ENTRY,
     &heet::ENTRY,
+    &yarn_capacity::ENTRY,
+    &kueue::ENTRY,
     &kube_scheduler::ENTRY,
     &volcano::ENTRY,
-    &kueue::ENTRY,
-    &yarn_capacity::ENTRY,
 ];
 
 /// What there is to decide about the jobs of a run beyond their order and place.

@@ -34,7 +34,10 @@ pub const ENTRY: PolicyEntry = Entry {
             "past_share",
             "whether a queue below what it deserves may pass it with one gang; else it waits for others to ask for less",
         ),
-        ("pod_gpus", "GPUs of a pod, into which a job is cut; 0 for as many as the largest node has"),
+        (
+            "pod_gpus",
+            "GPUs of a pod, into which a job is cut; 0 for as many as the largest node has",
+        ),
         ("score", "which nodes are preferred: `least-allocated` or `most-allocated`"),
     ],
     defaults: defaults::<Settings>,
@@ -207,9 +210,8 @@ impl Volcano {
         let mut open: Vec<usize> = (0..waiting.len()).collect();
         loop {
             open.retain(|index| !waiting[*index].1.is_empty());
-            let share = |index: &usize| {
-                self.share(&session.queues[&waiting[*index].0], session.total)
-            };
+            let share =
+                |index: &usize| self.share(&session.queues[&waiting[*index].0], session.total);
             let least = open.iter().copied().min_by(|a, b| {
                 share(a).total_cmp(&share(b)).then(waiting[*a].0.cmp(&waiting[*b].0))
             });

@@ -40,15 +40,24 @@ pub const ENTRY: PolicyEntry = Entry {
             "ordering",
             "of the jobs in a queue: `fifo`, by priority and arrival, or `fair`, those of the user with the fewest GPUs first",
         ),
-        ("fill", "`strict`: the first job of a queue blocks the rest; `backfill`: any job that fits may pass it"),
+        (
+            "fill",
+            "`strict`: the first job of a queue blocks the rest; `backfill`: any job that fits may pass it",
+        ),
         (
             "preempt",
             "whether jobs of queues above what they are guaranteed are stopped for queues below",
         ),
-        ("preempt_wait", "how long a queue waits for what it is guaranteed before jobs are stopped"),
+        (
+            "preempt_wait",
+            "how long a queue waits for what it is guaranteed before jobs are stopped",
+        ),
         ("preempt_interval", "how often it is looked at after that"),
         ("preempt_per_round", "the part of the cluster that may be taken away at each such look"),
-        ("preempt_tolerance", "how far above what it is guaranteed a queue is left alone, as a part of that"),
+        (
+            "preempt_tolerance",
+            "how far above what it is guaranteed a queue is left alone, as a part of that",
+        ),
     ],
     defaults: defaults::<Settings>,
     build,
@@ -125,7 +134,9 @@ impl YarnCapacity {
             let rounds = now.since(ready).0 / self.settings.preempt_interval.0 + 1;
             let allowed = self.settings.preempt_per_round * moment.total * rounds as f64;
             if moment.reclaim(head, allowed) {
-                self.starving.remove(&head.spec.tenant);
+                // The next job of that queue waits from now on.
+                self.starving.insert(head.spec.tenant, now);
+                moment.offer.wake_at(now + self.settings.preempt_wait.max(Span(1)));
             } else if allowed < moment.total {
                 moment.offer.wake_at(ready + self.settings.preempt_interval.times(rounds));
             }

@@ -82,7 +82,8 @@ impl<'m, 'v, 'o> Cycle<'m, 'v, 'o> {
         }
         let fair = self.settings.fair_sharing;
         heads.sort_by(|a, b| {
-            let by_share = if fair { a.share.total_cmp(&b.share) } else { a.borrows.cmp(&b.borrows) };
+            let by_share =
+                if fair { a.share.total_cmp(&b.share) } else { a.borrows.cmp(&b.borrows) };
             by_share.then(turn(a.job).cmp(&turn(b.job)))
         });
         // A line whose rest cannot be admitted is empty by now.

@@ -87,8 +87,12 @@ fn candidates(
                 }
         };
         if allowed {
-            let order =
-                (queue == asked.queue, Reverse(level(job)), Reverse(job.state.last_start), job.id());
+            let order = (
+                queue == asked.queue,
+                Reverse(level(job)),
+                Reverse(job.state.last_start),
+                job.id(),
+            );
             found.push((order, Target { job: job.id(), queue, amount: need(job) }));
         }
     }

@@ -90,10 +90,13 @@ mod tests {
 
     #[test]
     fn what_one_queue_leaves_goes_to_the_others_by_weight() {
-        let mut queues: Queues =
-            [(TenantId(0), queue(1.0, 2.0)), (TenantId(1), queue(1.0, 50.0)), (TenantId(2), queue(3.0, 50.0))]
-                .into_iter()
-                .collect();
+        let mut queues: Queues = [
+            (TenantId(0), queue(1.0, 2.0)),
+            (TenantId(1), queue(1.0, 50.0)),
+            (TenantId(2), queue(3.0, 50.0)),
+        ]
+        .into_iter()
+        .collect();
         share_out(&mut queues, 22.0);
         let deserved: Vec<f64> = queues.values().map(|queue| queue.deserved).collect();
         assert!((deserved[0] - 2.0).abs() < 1e-9, "{deserved:?}");

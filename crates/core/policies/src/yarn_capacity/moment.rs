@@ -135,7 +135,9 @@ impl<'m, 'v, 'o> Moment<'m, 'v, 'o> {
     /// (`UsersManager.computeUserLimit`).
     fn within_user_limit(&self, queue: usize, job: JobRef<'_>) -> bool {
         let tenant = job.spec.tenant;
-        let Some(leaf) = self.leaves.get(&queue).filter(|_| self.settings.users) else { return true };
+        let Some(leaf) = self.leaves.get(&queue).filter(|_| self.settings.users) else {
+            return true;
+        };
         let own = leaf.used.get(&tenant).copied().unwrap_or(0) as f64;
         let Queues { list, .. } = &self.queues;
         let (guaranteed, used) = (list[queue].guaranteed, list[queue].used as f64);
@@ -170,7 +172,8 @@ impl<'m, 'v, 'o> Moment<'m, 'v, 'o> {
     pub(super) fn entitled(&self) -> Vec<JobRef<'v>> {
         let of = |(queue, leaf): (&usize, &Leaf)| {
             let queue = &self.queues.list[*queue];
-            let within = |job: &JobRef<'_>| (queue.used + need(*job)) as f64 <= queue.guaranteed + 0.5;
+            let within =
+                |job: &JobRef<'_>| (queue.used + need(*job)) as f64 <= queue.guaranteed + 0.5;
             leaf.passed.iter().filter_map(|id| self.view.job(*id)).find(within)
         };
         self.leaves.iter().filter_map(of).collect()

@@ -32,18 +32,13 @@ impl Queues {
     /// The queues of tenants over so many thousandths of GPUs. Tenants are queues, and have their weight among siblings of
     /// what their parent has. Jobs of a tenant with others below it are in a queue of their own under it that is guaranteed
     /// nothing. Where leaves are users, a tenant that has a parent and none below it is one of the users of that.
-    pub(super) fn new(
-        tenants: &Tenants,
-        total: f64,
-        (maximum, users): (f64, bool),
-    ) -> Queues {
+    pub(super) fn new(tenants: &Tenants, total: f64, (maximum, users): (f64, bool)) -> Queues {
         let mut is_parent = vec![false; tenants.len()];
         for parent in tenants.iter().filter_map(|(_, tenant)| tenant.parent) {
             is_parent[parent.index()] = true;
         }
-        let is_user = |id: TenantId| {
-            users && tenants.get(id).parent.is_some() && !is_parent[id.index()]
-        };
+        let is_user =
+            |id: TenantId| users && tenants.get(id).parent.is_some() && !is_parent[id.index()];
         let mut siblings = vec![0.0; tenants.len() + 1];
         let slot = |parent: Option<TenantId>| parent.map_or(tenants.len(), TenantId::index);
         for (_, tenant) in tenants.iter().filter(|(id, _)| !is_user(*id)) {
@@ -62,7 +57,12 @@ impl Queues {
             let (whole, most) = (queues.list[above].guaranteed, queues.list[above].most);
             let ceiling = tenant.ceiling.map_or(f64::INFINITY, |gpus| f64::from(gpus) * 1000.0);
             let most = (most * maximum).max(whole * part).min(ceiling);
-            queues.list.push(Queue { parent: Some(above), guaranteed: whole * part, most, used: 0 });
+            queues.list.push(Queue {
+                parent: Some(above),
+                guaranteed: whole * part,
+                most,
+                used: 0,
+            });
             queues.of[id.index()] = queues.list.len() - 1;
         }
         queues.add_default_queues(tenants, |id| is_parent[id.index()] && !is_user(id));
