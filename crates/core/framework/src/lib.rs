@@ -9,7 +9,7 @@
 //! | an order of jobs | [`Rank`] | [`Ranked`] |
 //! | fractions of time by type | [`TimeShare`] | [`Rounds`] |
 //! | a score for a node | [`Score`] | [`Greedy`] |
-//! | anything else | [`Policy`], [`Placer`], [`Tune`] | – |
+//! | anything else | [`Policy`], [`Placer`] | – |
 //!
 //! The contract of [`Policy`]:
 //!
@@ -31,7 +31,9 @@
 //!     changes them for a job where it is. A job never gets less than it wishes for, and such a change is no restart.
 //! 14. A grant may name the GPU memory that is counted for each member ([`trainyard_types::Grant::gpu_memory_mib`]), and
 //!     [`Offer::set_terms`] changes share, knobs and counted memory of a job where it is, which is no restart.
-//! 15. A job that lost its grant though no other job uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
+//! 15. A grant that names its GPUs for one job may have a share for each of them ([`trainyard_types::Grant::shares`]): the
+//!     job owns some and shares others. Any other number of shares is a `WrongShape`.
+//! 16. A job that lost its grant though no other job uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
 //!
 //! Deliberately absent: a way to act, to read a clock or a file, or to see the true length of a job.
 
@@ -59,11 +61,11 @@ mod windows;
 pub use admission::{Admission, AdmissionControl, Control};
 pub use ask::Ask;
 pub use entry::{
-    AdmissionEntry, Entry, Family, Level, Objective, PlaceEntry, PolicyEntry, Taxonomy, TuneEntry,
+    AdmissionEntry, Entry, Family, Level, Objective, PlaceEntry, PolicyEntry, Taxonomy,
 };
 pub use free::{Free, Shortage};
 pub use offer::{GrantOutcome, Offer, Outcome, Terms, used_permille};
-pub use policy::{Cx, Knowledge, Needs, Pipeline, Placer, Policy, PolicyError, Trials, Tune};
+pub use policy::{Cx, Knowledge, Needs, Pipeline, Placer, Policy, PolicyError, Trials};
 pub use rank::{Key, Rank, wanted};
 pub use ranked::{Fill, Mode, Ranked, once_adopted};
 pub use rounds::{
