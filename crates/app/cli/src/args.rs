@@ -70,7 +70,7 @@ pub enum Command {
     /// Redo published results: paper, ours and the ratio for every row.
     #[command(after_help = crate::commands::reproduce::HELP)]
     Reproduce(crate::commands::reproduce::ReproduceArgs),
-    /// List policies, placers and admission controls, or explain one of them.
+    /// List policies, placers, admission controls and tuners, or explain one of them.
     Policies(PoliciesArgs),
     /// Divide one model over a cluster: the best plans side by side, with time and memory.
     #[command(after_help = split::HELP)]
@@ -230,7 +230,7 @@ pub struct OutArgs {
 /// `policies`.
 #[derive(Debug, Args)]
 pub struct PoliciesArgs {
-    /// A policy, placer or admission control to explain.
+    /// A policy, placer, admission control or tuner to explain.
     pub name: Option<String>,
     /// Print JSON.
     #[arg(long)]

@@ -17,6 +17,9 @@ pub struct StageArgs {
     /// Admission control for new jobs (repeatable): NAME, NAME=VALUE or NAME:key=value,...
     #[arg(long, value_name = "NAME")]
     pub admit: Vec<String>,
+    /// A tuner (repeatable): NAME or NAME:key=value,...
+    #[arg(long, value_name = "NAME")]
+    pub tune: Vec<String>,
     /// A setting (repeatable): OWNER.KEY=VALUE, such as las.quantum=10m; see `trainyard policies NAME`.
     #[arg(long = "set", value_name = "SETTING")]
     pub sets: Vec<String>,

@@ -1,4 +1,4 @@
-//! Policies, placers and admission controls by name, with their settings.
+//! Policies, placers, admission controls and tuners by name, with their settings.
 
 use crate::args::StageArgs;
 use crate::failure::Failure;
@@ -6,7 +6,7 @@ use trainyard_diagnostic::nearest;
 use trainyard_framework::{ConfigError, Entry, PolicyEntry, RawSettings};
 use trainyard_policies::compose::{Choice, Selection, find};
 use trainyard_policies::registry::{
-    ADMISSION_CONTROLS, PLACERS, POLICIES, Traits, representatives,
+    ADMISSION_CONTROLS, PLACERS, POLICIES, TUNERS, Traits, representatives,
 };
 use trainyard_sim::Semantics;
 use trainyard_types::Job;
@@ -79,7 +79,7 @@ pub fn entrant_alone(
 /// All settings that hold for an entrant, defaults included, as `owner.key` and value.
 pub fn settings(entrant: &Entrant) -> Vec<(String, String)> {
     let mut all = Vec::new();
-    let Selection { policy, place, admit } = &entrant.selection;
+    let Selection { policy, place, admit, tune } = &entrant.selection;
     add_settings(&mut all, entrant.entry.defaults, policy);
     if let Some(choice) = place {
         add_named(&mut all, "placer", choice);
@@ -88,6 +88,10 @@ pub fn settings(entrant: &Entrant) -> Vec<(String, String)> {
     for choice in admit {
         add_named(&mut all, "admission control", choice);
         add_settings(&mut all, defaults_of(ADMISSION_CONTROLS, choice), choice);
+    }
+    for choice in tune {
+        add_named(&mut all, "tuner", choice);
+        add_settings(&mut all, defaults_of(TUNERS, choice), choice);
     }
     all
 }
@@ -133,7 +137,11 @@ fn entrant((flag, text): (&str, &str), stages: &StageArgs) -> Result<Entrant, Fa
     };
     let control = |text| read_choice("--admit", "admission control", ADMISSION_CONTROLS, text);
     let admit = stages.admit.iter().map(|text| control(text)).collect::<Result<Vec<_>, _>>()?;
-    let selection = Selection { policy, place, admit };
+    let mut tune = Vec::new();
+    for text in &stages.tune {
+        tune.push(read_choice("--tune", "tuner", TUNERS, text)?);
+    }
+    let selection = Selection { policy, place, admit, tune };
     Ok(Entrant { label: text.trim().to_owned(), entry, selection })
 }
 
@@ -188,10 +196,11 @@ fn apply_sets(entrants: &mut [Entrant], sets: &[String]) -> Result<(), Failure> 
 fn no_owner(entrants: &mut [Entrant], owner: &str) -> Failure {
     let known = POLICIES.iter().map(|entry| entry.name);
     let known = known.chain(PLACERS.iter().map(|entry| entry.name));
-    let known: Vec<&str> = known.chain(ADMISSION_CONTROLS.iter().map(|entry| entry.name)).collect();
+    let known = known.chain(ADMISSION_CONTROLS.iter().map(|entry| entry.name));
+    let known: Vec<&str> = known.chain(TUNERS.iter().map(|entry| entry.name)).collect();
     if !known.contains(&owner) {
         let nearest = nearest(owner, known);
-        let kind = "policy, placer or admission control";
+        let kind = "policy, placer, admission control or tuner";
         let error = ConfigError::UnknownName {
             kind,
             name: owner.to_owned(),
@@ -208,10 +217,11 @@ fn no_owner(entrants: &mut [Entrant], owner: &str) -> Failure {
 }
 
 fn choices_of(entrant: &mut Entrant) -> Vec<&mut Choice> {
-    let Selection { policy, place, admit } = &mut entrant.selection;
+    let Selection { policy, place, admit, tune } = &mut entrant.selection;
     let mut all = vec![policy];
     all.extend(place.as_mut());
     all.extend(admit.iter_mut());
+    all.extend(tune.iter_mut());
     all
 }
 

@@ -500,7 +500,7 @@ impl Table {
             measure: self.measure.clone(),
         };
         let place = self.place.clone().filter(|_| semantics == self.semantics);
-        let stages = StageArgs { place, admit: Vec::new(), sets: Vec::new() };
+        let stages = StageArgs { place, admit: Vec::new(), tune: Vec::new(), sets: Vec::new() };
         let given = given::load_with(&self.given(row, jobs, data)?, self.catalog(data)?)?;
         let options = options::read(&world, seed)?;
         options::refuse_window(&options, &given.workload)?;
@@ -609,7 +609,12 @@ mod tests {
                 assert!(row.jobs.is_empty() || row.traces.is_empty(), "{}", row.name);
                 let of_jobs = table.golden_jobs.is_some() || row.golden_jobs.is_some();
                 assert_eq!(of_jobs, !row.jobs.is_empty(), "{}", row.name);
-                let stages = StageArgs { place: None, admit: Vec::new(), sets: Vec::new() };
+                let stages = StageArgs {
+                    place: None,
+                    admit: Vec::new(),
+                    tune: Vec::new(),
+                    sets: Vec::new(),
+                };
                 let policy = row.policy.replace("{seed}", "0");
                 let found = choice::entrant_alone(&policy, &stages, Semantics::Native);
                 let found = found.unwrap_or_else(|it| panic!("{}: {}", row.name, it.message()));

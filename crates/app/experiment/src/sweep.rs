@@ -329,7 +329,7 @@ fn owner_of(path: &str) -> &str {
 
 fn takes_part(policy: &str, stages: &StageArgs, owner: &str) -> bool {
     let name = |text: &str| text.split([':', '=']).next().unwrap_or("").trim().to_owned();
-    let mut around = stages.place.iter().chain(&stages.admit);
+    let mut around = stages.place.iter().chain(&stages.admit).chain(&stages.tune);
     name(policy) == owner || around.any(|text| name(text) == owner)
 }
 

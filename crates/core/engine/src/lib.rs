@@ -1,8 +1,8 @@
 //! The engine: one state machine for the simulator and the daemon, without input or output of its own.
 //!
 //! A host feeds it events with [`Engine::apply`], calls [`Engine::step`] with the policy's pipeline, and obeys the
-//! actions that come back. A step fires what is due, asks the policy if something changed (admit, allocate,
-//! place), checks the answer change by change, adopts it, and turns plan against reality into actions.
+//! actions that come back. A step fires what is due, asks the policy if something changed (admit, allocate, place,
+//! tune), checks the answer change by change, adopts it, and turns plan against reality into actions.
 //!
 //! - [`setup`]: when to decide, quarantine, retries.
 //! - `engine`, `lifecycle`, `machines`, `windows`: events to state.

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use trainyard_framework::{
     Admission, Beliefs, Cx, Free, Offer, Pipeline, PolicyError, State, View,
 };
-use trainyard_types::{Decision, JobId, Phase, Time, Verdict};
+use trainyard_types::{Decision, JobId, Knobs, Phase, Quality, Time, Verdict};
 
 /// What asking a policy came to.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ fn allocation(
     // Ended in any case: that is what puts `free` back in order.
     let outcome = offer.finish();
     allocated?;
-    Ok(Decision {
+    let mut decision = Decision {
         changes: outcome.changes,
         ends: outcome.ends,
         back: outcome.back,
@@ -115,8 +115,33 @@ fn allocation(
         notes: outcome.notes,
         faults: outcome.faults,
         idle: outcome.idle,
-        quality: cx.quality,
-    })
+        quality: Quality::Proven,
+    };
+    for tuner in &mut pipeline.tune {
+        let knobs = tuner.tune(&decision.changes, &view, cx);
+        turn_knobs(&mut decision, &view, knobs);
+    }
+    decision.quality = cx.quality;
+    Ok(decision)
+}
+
+/// Joins new knobs into the changes, or makes a change of knobs alone.
+fn turn_knobs(decision: &mut Decision, view: &View<'_>, knobs: Vec<(JobId, Knobs)>) {
+    for (job, knobs) in knobs {
+        if let Some(change) = decision.changes.iter_mut().find(|change| change.job == job) {
+            if let Some(to) = &mut change.to {
+                to.knobs = knobs;
+            }
+            continue;
+        }
+        let planned = view.job(job).and_then(|job| job.state.planned.clone());
+        if let Some(mut planned) = planned
+            && planned.knobs != knobs
+        {
+            planned.knobs = knobs;
+            decision.changes.push(trainyard_types::Change { job, to: Some(planned) });
+        }
+    }
 }
 
 /// A job is admitted as far as the rest of this decision can see. Since when it had been in its phase before.

@@ -1,6 +1,6 @@
-//! A row in the table of policies, placers and admission controls.
+//! A row in the table of policies, placers, admission controls and tuners.
 
-use crate::{AdmissionControl, ConfigError, Needs, Pipeline, Placer, RawSettings};
+use crate::{AdmissionControl, ConfigError, Needs, Pipeline, Placer, RawSettings, Tune};
 use serde::Serialize;
 
 /// A row. Everything that lists, documents or tests policies walks over such rows; nothing else knows their names.
@@ -37,12 +37,14 @@ impl<B> Entry<B> {
     }
 }
 
-/// A policy with its usual placer.
+/// A policy with its usual placer and tuners.
 pub type PolicyEntry = Entry<fn(&RawSettings) -> Result<Pipeline, ConfigError>>;
 /// A placer.
 pub type PlaceEntry = Entry<fn(&RawSettings) -> Result<Box<dyn Placer>, ConfigError>>;
 /// An admission control.
 pub type AdmissionEntry = Entry<fn(&RawSettings) -> Result<Box<dyn AdmissionControl>, ConfigError>>;
+/// A tuner.
+pub type TuneEntry = Entry<fn(&RawSettings) -> Result<Box<dyn Tune>, ConfigError>>;
 
 /// Where a policy stands, after the survey of Gao et al. (arXiv 2205.11913).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]

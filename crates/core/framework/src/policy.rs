@@ -4,7 +4,7 @@ use crate::{Admission, AdmissionControl, Ask, Free, Offer, View};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng;
 use trainyard_profile::{PairSource, UsageSource};
-use trainyard_types::{JobId, Placement, Quality, Span};
+use trainyard_types::{Change, JobId, Knobs, Placement, Quality, Span};
 
 /// Which job gets how much. The contract is written in the crate's documentation.
 pub trait Policy: Send {
@@ -36,6 +36,12 @@ pub trait Placer: Send {
     fn keeps(&self) -> bool {
         true
     }
+}
+
+/// Knobs only: by its type it cannot move a job.
+pub trait Tune: Send {
+    /// New knobs for jobs whose allocation changes, or for any that hold a grant.
+    fn tune(&mut self, changes: &[Change], view: &View<'_>, cx: &mut Cx) -> Vec<(JobId, Knobs)>;
 }
 
 /// What a policy may use besides the view: seeded randomness and a limit on its work.
@@ -195,6 +201,8 @@ pub struct Pipeline {
     pub policy: Box<dyn Policy>,
     /// Which GPUs.
     pub place: Box<dyn Placer>,
+    /// Knobs, in order.
+    pub tune: Vec<Box<dyn Tune>>,
     /// What all stages together must know.
     pub needs: Needs,
     /// After how long use counts half, for policies that share by past use.
@@ -204,7 +212,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// A policy and a placer, without controls.
+    /// A policy and a placer, nothing tuned.
     pub fn new(
         policy: impl Policy + 'static,
         place: impl Placer + 'static,
@@ -214,6 +222,7 @@ impl Pipeline {
             admit: Vec::new(),
             policy: Box::new(policy),
             place: Box::new(place),
+            tune: Vec::new(),
             needs,
             usage_half_life: Span::secs(7 * 86_400),
             valid_for: None,

@@ -48,7 +48,7 @@ pub enum ConfigError {
         /// What is wrong with it.
         problem: String,
     },
-    /// No such policy, placer or admission control.
+    /// No such policy, placer, gate or tuner.
     #[error("there is no {kind} named `{name}`{}; `trainyard policies` lists all", nearest_hint(.nearest))]
     UnknownName {
         /// What was looked for.

@@ -1,6 +1,6 @@
-//! A policy, a placer and admission controls put together by name.
+//! A policy, a placer, admission controls and tuners put together by name.
 
-use crate::registry::{ADMISSION_CONTROLS, PLACERS, POLICIES};
+use crate::registry::{ADMISSION_CONTROLS, PLACERS, POLICIES, TUNERS};
 use trainyard_diagnostic::nearest;
 use trainyard_framework::{ConfigError, Entry, Pipeline, RawSettings};
 
@@ -32,6 +32,8 @@ pub struct Selection {
     pub place: Option<Choice>,
     /// Admission controls, all of which a job must pass.
     pub admit: Vec<Choice>,
+    /// Tuners, in order, after the policy's own.
+    pub tune: Vec<Choice>,
 }
 
 impl Selection {
@@ -69,6 +71,10 @@ impl Selection {
             let entry = find("admission control", ADMISSION_CONTROLS, &choice.name)?;
             pipeline.admit.push((entry.build)(&choice.settings)?);
             pipeline.needs = pipeline.needs.and(entry.needs);
+        }
+        for choice in &self.tune {
+            let entry = find("tuner", TUNERS, &choice.name)?;
+            pipeline.tune.push((entry.build)(&choice.settings)?);
         }
         Ok(pipeline)
     }

@@ -1,7 +1,7 @@
 //! Published scheduling policies and placers, one file each.
 //!
 //! - [`registry`][]: the one table that makes them exist.
-//! - [`compose`][]: a policy, a placer and admission controls put together by name.
+//! - [`compose`][]: a policy, a placer, admission controls and tuners put together by name.
 //! - [`place`][]: placers.
 //! - [`admit`][]: admission controls.
 //! - the other modules: one policy each, named as in its paper.

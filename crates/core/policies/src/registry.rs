@@ -1,4 +1,4 @@
-//! The one table that makes policies, placers and admission controls exist.
+//! The one table that makes policies, placers, admission controls and tuners exist.
 
 use crate::{
     admit, afs_l, afs_p, allox, antman, chronus, co_scheml, conservative, dally, easy, edf, elas,
@@ -7,7 +7,7 @@ use crate::{
     muri_l, muri_s, optimus, place, pollux, priority, quasar, salus, shockwave, sia, sjf, srsf,
     srtf, synergy, themis, tiresias,
 };
-use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry};
+use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 
 /// All policies, family by family. The first of each family is its best on the embedded
 /// workload by mean completion time, and stands for it, see [`representatives`]; `salus`, which shares nothing there
@@ -118,3 +118,6 @@ pub const PLACERS: &[&PlaceEntry] = &[
 /// All admission controls.
 pub const ADMISSION_CONTROLS: &[&AdmissionEntry] =
     &[&admit::load::ENTRY, &admit::quota::ENTRY, &admit::deadline::ENTRY, &admit::profiler::ENTRY];
+
+/// All tuners.
+pub const TUNERS: &[&TuneEntry] = &[];

@@ -41,6 +41,7 @@ fn run_one(scenario: &Scenario, policy: &scenario::Choice) -> Result<(Outcome, R
         policy: choice(policy)?,
         place: scenario.place.as_ref().map(choice).transpose()?,
         admit: scenario.admit.iter().map(choice).collect::<Result<_, _>>()?,
+        tune: scenario.tune.iter().map(choice).collect::<Result<_>>()?,
     };
     selection.wish(semantics.wishes().iter().copied());
     let mut options = options(scenario, semantics);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use trainyard_policies::registry::{ADMISSION_CONTROLS, PLACERS, POLICIES};
+use trainyard_policies::registry::{ADMISSION_CONTROLS, PLACERS, POLICIES, TUNERS};
 use trainyard_testkit::places::root;
 
 const FILE_LINES_MAX: usize = 800;
@@ -295,6 +295,7 @@ fn every_entry_has_a_page_and_two_scenarios() {
     pages.extend(POLICIES.iter().map(|entry| (entry.name, "policies")));
     pages.extend(PLACERS.iter().map(|entry| (entry.name, "placers")));
     pages.extend(ADMISSION_CONTROLS.iter().map(|entry| (entry.name, "policies")));
+    pages.extend(TUNERS.iter().map(|entry| (entry.name, "policies")));
     let summary = read(&root().join("docs/SUMMARY.md"));
     for (name, folder) in pages {
         let page = format!("{folder}/{name}.md");

@@ -56,6 +56,8 @@ pub struct Scenario {
     pub place: Option<Choice>,
     /// The admission.
     pub admit: Vec<Choice>,
+    /// The tuner.
+    pub tune: Option<Choice>,
     /// The name of a preset of semantics.
     pub semantics: Option<String>,
     /// What jobs on the same GPU leave each other of their speed, if not as in the semantics.
@@ -128,7 +130,7 @@ pub enum Expect {
     Log,
 }
 
-const WORDS: [&str; 21] = [
+const WORDS: [&str; 22] = [
     "cluster",
     "host",
     "tenant",
@@ -140,6 +142,7 @@ const WORDS: [&str; 21] = [
     "policy",
     "place",
     "admit",
+    "tune",
     "semantics",
     "colocation",
     "costs",
@@ -187,6 +190,7 @@ pub fn parse(text: &str) -> Result<Scenario, InputError> {
         policies: Vec::new(),
         place: None,
         admit: Vec::new(),
+        tune: None,
         semantics: None,
         colocation: None,
         costs: CostModel::Free,
@@ -319,6 +323,7 @@ fn read_line(line: &Line<'_>, scenario: &mut Scenario) -> Result<(), InputError>
         "policy" => scenario.policies.push(chosen()?),
         "place" => once(&mut scenario.place)?,
         "admit" => scenario.admit.push(chosen()?),
+        "tune" => once(&mut scenario.tune)?,
         "semantics" => scenario.semantics = Some(chosen()?.name),
         "colocation" => scenario.colocation = Some(read_colocation(line)?),
         "costs" => {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use trainyard_diagnostic::nearest;
 use trainyard_experiment::choice::plain;
 use trainyard_framework::{ConfigError, Entry, Needs, Taxonomy};
-use trainyard_policies::registry::{ADMISSION_CONTROLS, PLACERS, POLICIES};
+use trainyard_policies::registry::{ADMISSION_CONTROLS, PLACERS, POLICIES, TUNERS};
 use trainyard_report::table::listing;
 use trainyard_report::{Information, SCHEMA_VERSION};
 
@@ -28,7 +28,7 @@ pub fn run(args: &PoliciesArgs, output: &Output) -> Result<(), Failure> {
     let found: Vec<&Card> = cards.iter().filter(|card| card.name == name.as_str()).collect();
     if found.is_empty() {
         let nearest = nearest(name, cards.iter().map(|card| card.name));
-        let kind = "policy, placer or admission control";
+        let kind = "policy, placer, admission control or tuner";
         let error = ConfigError::UnknownName {
             kind,
             name: name.clone(),
@@ -64,6 +64,7 @@ fn cards() -> Vec<Card> {
     let mut all: Vec<Card> = POLICIES.iter().map(|entry| Card::new("policy", entry)).collect();
     all.extend(PLACERS.iter().map(|entry| Card::new("placer", entry)));
     all.extend(ADMISSION_CONTROLS.iter().map(|entry| Card::new("admission control", entry)));
+    all.extend(TUNERS.iter().map(|entry| Card::new("tuner", entry)));
     all
 }
 
@@ -180,7 +181,9 @@ fn overview(cards: &[Card], output: &Output) -> String {
         rows.iter_mut().for_each(|row| drop(row.drain(2..4)));
     }
     let mut text = format!("Policies\n\n{}\n", table(&heading, rows));
-    for (kind, title) in [("placer", "Placers"), ("admission control", "Admission controls")] {
+    for (kind, title) in
+        [("placer", "Placers"), ("admission control", "Admission controls"), ("tuner", "Tuners")]
+    {
         let rows: Vec<Vec<String>> = of(kind).into_iter().map(stage_row).collect();
         if !rows.is_empty() {
             let heading = ["name", "objective", "must know", "what it is"];

@@ -24,7 +24,7 @@ pub fn build(label: &str) -> Result<Pipeline, Failure> {
     let rest = controls.next().unwrap_or_default();
     let admit = controls.map(str::to_owned).collect();
     let (policy, place) = split(rest, " place=");
-    let stages = StageArgs { place, admit, sets: Vec::new() };
+    let stages = StageArgs { place, admit, tune: Vec::new(), sets: Vec::new() };
     let entrant = choice::entrant_alone(policy, &stages, Semantics::Native)?;
     entrant.selection.build().map_err(|error| Failure::config("--policy", error))
 }

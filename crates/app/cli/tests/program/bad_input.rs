@@ -30,6 +30,7 @@ fn unknown_names_and_keys_are_refused_with_the_nearest() {
         ("sim --policy tiresais", &["`tiresais`", "did you mean `tiresias`?"]),
         ("sim --policy fifo --place best-fti", &["--place", "placer", "did you mean `best-fit`?"]),
         ("sim --policy fifo --admit laod=1.2", &["--admit", "admission control", "`load`"]),
+        ("sim --policy fifo --tune nothing", &["--tune", "tuner", "`nothing`"]),
         ("sim --policy fifo --set fifo.fil=strict", &["`fifo`", "`fil`", "did you mean `fill`?"]),
         ("sim --policy fifo --set fifi.fill=strict", &["--set", "`fifi`", "did you mean `fifo`?"]),
         ("sim --policy fifo --set srtf.mode=changes", &["--set", "`srtf`", "takes part", "fifo"]),
