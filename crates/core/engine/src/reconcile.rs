@@ -13,9 +13,9 @@ impl Engine {
             return;
         }
         let mut dirty: SmallVec<[JobId; 8]> = self.dirty.iter().collect();
-        // Shares that are given up come first: another job on the same GPU may be waiting for them.
-        if dirty.len() > 1 && dirty.iter().any(|job| self.gives_up_a_share(*job)) {
-            dirty.sort_by_key(|job| !self.gives_up_a_share(*job));
+        // Shares and memory that are given up come first: another job on the same GPU may be waiting for them.
+        if dirty.len() > 1 && dirty.iter().any(|job| self.gives_up_something(*job)) {
+            dirty.sort_by_key(|job| !self.gives_up_something(*job));
         }
         dirty.retain(|job| !self.settle(at, *job));
         for job in dirty {
@@ -69,13 +69,14 @@ impl Engine {
         true
     }
 
-    /// Whether a job is to go on where it is with less of its GPUs.
-    fn gives_up_a_share(&self, job: JobId) -> bool {
+    /// Whether a job is to go on where it is with less of its GPUs' time or memory.
+    fn gives_up_something(&self, job: JobId) -> bool {
         let Some(live) = self.state.live(job) else { return false };
         let (Some(held), Some(planned)) = (&live.state.held, &live.state.planned) else {
             return false;
         };
-        planned.same_place(held) && !held.is_kept_in(planned)
+        let less_memory = planned.gpu_memory_mib < held.gpu_memory_mib;
+        planned.same_place(held) && (less_memory || !held.is_kept_in(planned))
     }
 
     /// Lets a job go on with its new allocation: at once, or as soon as it says so where the host must ask it.

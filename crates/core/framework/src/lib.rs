@@ -9,7 +9,7 @@
 //! | an order of jobs | [`Rank`] | [`Ranked`] |
 //! | fractions of time by type | [`TimeShare`] | [`Rounds`] |
 //! | a score for a node | [`Score`] | [`Greedy`] |
-//! | anything else | [`Policy`], [`Placer`], [`Tune`] | – |
+//! | anything else | [`Policy`], [`Placer`] | – |
 //!
 //! The contract of [`Policy`]:
 //!
@@ -36,6 +36,8 @@
 //!     own GPUs ([`Aside::tie`]).
 //! 17. Where tenants are kept apart, jobs of two tenants share a GPU only if both allow it; a grant beside a stranger is
 //!     answered with *no room*, and the placer is asked again without those GPUs.
+//! 18. A grant that names its GPUs for one job may have a share for each of them ([`trainyard_types::Grant::shares`]): the
+//!     job owns some and shares others. Any other number of shares is a `WrongShape`.
 //!
 //! Deliberately absent: a way to act, to read a clock or a file, or to see the true length of a job.
 

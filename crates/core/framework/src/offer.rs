@@ -324,6 +324,11 @@ impl<'a> Offer<'a> {
             if count < want.gpus_min || count > want.gpus_max || count == 0 {
                 return Err(Fault::WrongSize(id));
             }
+            let names_its_gpus = is_exact(grant) && grant.members.len() == 1;
+            let states_each = names_its_gpus && grant.shares.len() == count as usize;
+            if !grant.shares.is_empty() && !states_each {
+                return Err(Fault::WrongShape(id));
+            }
             if let Shape::Gpus { kind: Some(kind), .. } = grant.shape
                 && !want.accepts(kind)
             {
@@ -340,8 +345,10 @@ impl<'a> Offer<'a> {
     fn is_same(&self, job: JobId, grant: &Grant) -> bool {
         let Some(planned) = self.plan(job) else { return false };
         let member = grant.members.iter().find(|member| member.job == job);
-        let share = member.map_or(0, |member| member.share.permille());
-        if planned.shares.iter().any(|own| own.permille() > share) {
+        let granted =
+            |index: usize| member.map_or(0, |member| grant.share_of(member, index).permille());
+        let gpus = planned.placement.gpus() as usize;
+        if (0..gpus).any(|index| planned.share(index).permille() > granted(index)) {
             return false;
         }
         match &grant.shape {
@@ -570,13 +577,18 @@ impl<'a> Offer<'a> {
     fn allocation(&self, grant: &Grant, job: JobId, placement: Placement) -> Allocation {
         let spec = self.view.job(job).expect("validated").spec;
         let share = grant.members.iter().find(|member| member.job == job).expect("a member").share;
+        // Where all are alike one stands for all, so that allocations that are the same compare so.
+        let shares = match grant.shares.iter().all(|one| Some(one) == grant.shares.first()) {
+            true => smallvec![grant.shares.first().copied().unwrap_or(share)],
+            false => SmallVec::from_slice(&grant.shares),
+        };
         let knobs = match &grant.knobs {
             Some(knobs) => Knobs::clone(knobs),
             None => self.plan_knobs(job),
         };
         Allocation {
             placement,
-            shares: smallvec![share],
+            shares,
             host_per_gpu: host_per_gpu(grant, &spec.want),
             gpu_memory_mib: grant.gpu_memory_mib.unwrap_or(spec.want.gpu_memory_mib),
             knobs,

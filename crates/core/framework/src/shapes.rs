@@ -19,7 +19,7 @@ pub fn is_allowed(rules: PlacementRules, to: &Allocation, free: &Free) -> bool {
 pub fn is_alone(rules: PlacementRules, to: &Allocation, free: &Free) -> bool {
     let mut nodes = to.placement.masks().iter();
     let takes_all = |(node, _): &(NodeId, u64)| free.is_untouched(*node);
-    !rules.exclusive_nodes || (to.share(0).permille() > 0 && nodes.all(takes_all))
+    !rules.exclusive_nodes || (!to.is_on_leftovers() && nodes.all(takes_all))
 }
 
 /// The fewest nodes that hold the gang as the rules ask, the tightest first.

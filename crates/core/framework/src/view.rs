@@ -275,6 +275,10 @@ impl<'a> View<'a> {
         if !self.needs.rates {
             return None;
         }
+        let spills = on.memory_mib_max.is_some() && on.memory_mib == 0;
+        let stated =
+            spills.then(|| Config { memory_mib: job.spec.want.gpu_memory_mib, ..on.clone() });
+        let on = stated.as_ref().unwrap_or(on);
         match self.needs.pairs {
             PairSource::Measured => self.beliefs.rate(job.spec, on),
             source => self.beliefs.rate_by(job.spec, on, source),

@@ -1,13 +1,16 @@
 //! AntMan: guaranteed jobs have GPUs as if alone, opportunistic ones use what they leave, led by a loop on their speed.
 
 mod coordinator;
+mod memory;
 mod seats;
+mod spilling;
 
 use crate::prelude::*;
 use coordinator::{Limit, Loop};
 use rustc_hash::FxHashMap;
-use seats::Seats;
+use seats::{Seats, Wish};
 use std::collections::BTreeSet;
+use trainyard_framework::Terms;
 use trainyard_types::{Class, Grant, Knobs, ModelId, Shape, Share};
 
 /// The row in the registry.
@@ -17,7 +20,7 @@ pub const ENTRY: PolicyEntry = Entry {
     paper: "Xiao et al., AntMan, OSDI 2020",
     needs: Needs { rates: true, ..Needs::NOTHING },
     class: Taxonomy::rigid(Objective::Throughput, Family::Sharing)
-        .partial("memory is not adjusted: a job that does not fit beside another is not put there"),
+        .partial("how busy a GPU is does not decide which one an opportunistic job joins"),
     settings: &[
         ("best_effort", "`guaranteed` or `opportunistic`: how jobs of that class are treated"),
         ("tolerance", "the part of its speed that a guaranteed job may lose"),
@@ -29,9 +32,14 @@ pub const ENTRY: PolicyEntry = Entry {
         ("tick", "how long one limit is looked at"),
         ("retry", "after how long a limit that was too much is tried again"),
         ("across_tenants", "whether jobs of different tenants may share a GPU"),
+        ("guests_max", "the most opportunistic jobs on a GPU"),
+        (
+            "memory_floor",
+            "the part of its memory that an opportunistic job has at least; the rest may lie in the host's memory",
+        ),
         (
             "fill",
-            "`strict`: the first guaranteed job blocks the rest; `backfill`: any that fits may pass it",
+            "`strict`: the first guaranteed job blocks the rest; `backfill`: any that fits may pass it; `hold`: any that leaves enough for it, while only opportunistic jobs use the GPUs that it gathers",
         ),
     ],
     defaults: defaults::<Settings>,
@@ -48,7 +56,18 @@ struct Settings {
     tick: Span,
     retry: Span,
     across_tenants: bool,
-    fill: Fill,
+    guests_max: u8,
+    memory_floor: f64,
+    fill: Passing,
+}
+
+/// Who may pass a guaranteed job that waits.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Passing {
+    Strict,
+    Backfill,
+    Hold,
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,7 +87,9 @@ impl Default for Settings {
             tick: Span::secs(10),
             retry: Span::secs(600),
             across_tenants: false,
-            fill: Fill::Backfill,
+            guests_max: 1,
+            memory_floor: 0.1,
+            fill: Passing::Backfill,
         }
     }
 }
@@ -82,6 +103,13 @@ fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
     }
     if !(0.0..1.0).contains(&settings.tolerance) {
         return Err(ENTRY.bad_value("tolerance", settings.tolerance, "a part from 0 to below 1"));
+    }
+    if !(0.001..=1.0).contains(&settings.memory_floor) {
+        let expected = "a part of the memory from 0.001 to 1";
+        return Err(ENTRY.bad_value("memory_floor", settings.memory_floor, expected));
+    }
+    if settings.guests_max == 0 {
+        return Err(ENTRY.bad_value("guests_max", settings.guests_max, "at least 1"));
     }
     if settings.tick == Span::ZERO {
         return Err(ENTRY.bad_value("tick", settings.tick, "a time above 0"));
@@ -130,6 +158,7 @@ impl Policy for AntMan {
         self.guaranteed(&mut seats, view, offer);
         self.lead(&mut seats, view, offer);
         self.opportunistic(&mut seats, view, offer);
+        self.feed(view, offer);
         Ok(())
     }
 
@@ -164,25 +193,43 @@ impl AntMan {
         seats
     }
 
-    /// Guaranteed jobs in order of arrival. An opportunistic job is in their way by its memory alone, and gives way.
+    /// Guaranteed jobs in order of arrival. An opportunistic job is in their way by its memory alone: it spills what it
+    /// can, and gives way where that does not suffice.
     fn guaranteed(&self, seats: &mut Seats, view: &View<'_>, offer: &mut Offer<'_>) {
         let mut jobs: Vec<JobRef<'_>> = view.waiting().filter(|job| !self.is_guest(*job)).collect();
         jobs.sort_by_key(|job| (job.spec.submitted, job.id()));
+        let mut gathering: Vec<JobRef<'_>> = Vec::new();
         for job in jobs {
+            if self.settings.fill == Passing::Hold && !leaves_enough(job, &gathering, offer.free())
+            {
+                let (need, free) = (job.spec.want.gpus, offer.free().total());
+                offer.note(
+                    job.id(),
+                    Reason::NoRoom { need, free: free.min(need.saturating_sub(1)) },
+                );
+                continue;
+            }
             let grant = wanted(job);
-            let answer = match offer.free().total() >= grant.count() {
-                true => {
-                    let guests = view.granted().filter(|job| self.is_guest(*job));
-                    let mut guests: Vec<JobId> = guests.map(|job| job.id()).collect();
-                    guests.reverse();
-                    offer.instead(&grant, &mut guests.into_iter())
+            let mut answer = offer.grant(&grant);
+            if answer != GrantOutcome::Taken && offer.free().total() >= grant.count() {
+                let guests = view.granted().filter(|job| self.is_guest(*job));
+                let mut guests: Vec<JobId> = guests.map(|job| job.id()).collect();
+                guests.reverse();
+                if self.squeeze(guests.iter().copied(), view, offer) {
+                    answer = offer.grant(&grant);
                 }
-                false => offer.grant(&grant),
-            };
+                if answer != GrantOutcome::Taken {
+                    answer = offer.instead(&grant, &mut guests.into_iter());
+                }
+            }
             if answer == GrantOutcome::Taken {
                 self.seat(job, seats, view, offer);
-            } else if self.settings.fill == Fill::Strict {
-                break;
+                continue;
+            }
+            match self.settings.fill {
+                Passing::Strict => break,
+                Passing::Backfill => {}
+                Passing::Hold => gathering.push(job),
             }
         }
     }
@@ -199,7 +246,7 @@ impl AntMan {
             if (gone || offer.plan(guest.id()).is_none())
                 && let Some(planned) = &guest.state.planned
             {
-                seats.leave(&planned.placement);
+                seats.leave(guest.id(), &planned.placement);
             }
         }
         seats.sit(job.id(), &place, false);
@@ -227,7 +274,7 @@ impl AntMan {
                 self.part(guest, &hosts, view);
                 offer.revoke(guest.id());
                 offer.leave_idle();
-                seats.leave(&plan.placement);
+                seats.leave(guest.id(), &plan.placement);
                 continue;
             }
             if let Some(next) = limit.as_ref().and_then(|limit| limit.next) {
@@ -235,13 +282,10 @@ impl AntMan {
             }
             let most = limit.map(|limit| limit.permille).filter(|most| *most < 1000);
             if plan.knobs.compute_permille_max != most {
-                let knobs = Knobs { compute_permille_max: most, ..plan.knobs.clone() };
-                let mut grant =
-                    Grant::gpus(guest.id(), plan.placement.gpus()).share(Share::Leftover);
-                grant.shape = Shape::Exact(plan.placement);
-                grant.knobs = Some(Box::new(knobs));
-                grant.lease_until = plan.lease_until;
-                offer.grant(&grant);
+                let knobs = Knobs { compute_permille_max: most, ..plan.knobs };
+                let gpu_memory_mib = plan.gpu_memory_mib;
+                offer
+                    .set_terms(guest.id(), Terms { share: Share::Leftover, knobs, gpu_memory_mib });
             }
         }
     }
@@ -278,7 +322,13 @@ impl AntMan {
                 view.job(host)
                     .is_some_and(|host| self.may_join(job, host) && host.state.is_placed())
             };
-            let found = seats.find(job, (view, offer.free()), &welcome);
+            let wish = Wish {
+                guests_max: usize::from(self.settings.guests_max),
+                least_mib: self.least_memory(job),
+                welcome: &welcome,
+                yields: &|guest| self.yields(guest, view, offer),
+            };
+            let found = seats.find(job, (view, offer.free()), &wish);
             let Some(place) = found else {
                 let (need, free) = (job.spec.want.gpus, offer.free().total());
                 offer.note(
@@ -287,23 +337,61 @@ impl AntMan {
                 );
                 continue;
             };
-            let hosts = seats.hosts(&place);
-            let mut grant = Grant::gpus(job.id(), place.gpus()).share(Share::Leftover);
-            if !hosts.is_empty() {
-                let knobs = Knobs { compute_permille_max: Some(self.by.floor), ..Knobs::default() };
-                grant.knobs = Some(Box::new(knobs));
-            }
-            grant.shape = Shape::Exact(place.clone());
-            if offer.grant(&grant) == GrantOutcome::Taken {
-                seats.sit(job.id(), &place, true);
-                if !hosts.is_empty() {
-                    let limit = Limit::first(view.now, &self.by);
-                    offer.wake_at(view.now + self.by.tick);
-                    self.limits.insert(job.id(), (hosts, limit));
-                }
-            }
+            self.visit(job, place, seats, (view, offer));
         }
     }
+
+    /// An opportunistic job takes its GPUs, with the memory that it needs or else the least; others there spill for it.
+    fn visit(
+        &mut self,
+        job: JobRef<'_>,
+        place: Placement,
+        seats: &mut Seats,
+        (view, offer): (&View<'_>, &mut Offer<'_>),
+    ) {
+        let (need, least) = (job.spec.want.gpu_memory_mib, self.least_memory(job));
+        let left = |offer: &Offer<'_>| {
+            place.each_gpu().map(|gpu| offer.free().memory_left(gpu)).min().unwrap_or(0)
+        };
+        if left(offer) < least {
+            self.squeeze(seats.guests(&place), view, offer);
+        }
+        let hosts = seats.hosts(&place);
+        let memory = if left(offer) < need { least } else { need };
+        let knobs = Knobs {
+            compute_permille_max: (!hosts.is_empty()).then_some(self.by.floor),
+            memory_mib_max: (memory < need).then_some(memory),
+            ..Knobs::default()
+        };
+        let mut grant = Grant::gpus(job.id(), place.gpus()).share(Share::Leftover);
+        grant.gpu_memory_mib = Some(memory);
+        grant.knobs = Some(Box::new(knobs));
+        grant.shape = Shape::Exact(place.clone());
+        if offer.grant(&grant) != GrantOutcome::Taken {
+            return;
+        }
+        seats.sit(job.id(), &place, true);
+        if !hosts.is_empty() {
+            let limit = Limit::first(view.now, &self.by);
+            offer.wake_at(view.now + self.by.tick);
+            self.limits.insert(job.id(), (hosts, limit));
+        }
+    }
+}
+
+/// Whether so many GPUs are free that a job leaves enough for those that gather theirs on the same types.
+/// O(jobs that gather), of which there are no more than GPUs before nothing is left.
+fn leaves_enough(job: JobRef<'_>, gathering: &[JobRef<'_>], free: &Free) -> bool {
+    if gathering.is_empty() {
+        return true;
+    }
+    let kinds = free.kinds();
+    let of = |kind: &&GpuType| job.spec.want.accepts(**kind);
+    let open: u32 = kinds.iter().filter(of).map(|kind| free.gpus(*kind)).sum();
+    let meets =
+        |other: &&JobRef<'_>| kinds.iter().filter(of).any(|kind| other.spec.want.accepts(*kind));
+    let held: u32 = gathering.iter().filter(meets).map(|other| other.spec.want.gpus).sum();
+    open >= held.saturating_add(job.spec.want.gpus)
 }
 
 /// The part of its speed alone that a guaranteed job keeps, by what it reports; nothing while it does not run.

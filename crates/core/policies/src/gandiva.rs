@@ -23,9 +23,7 @@ pub const ENTRY: PolicyEntry = Entry {
     class: Taxonomy::rigid(Objective::Fairness, Family::TimeSlicing)
         .preemptive()
         .by_setting("`grow=true` resizes jobs that allow it")
-        .partial(
-            "partners are tried in order of arrival, not of utilisation, which no profile tells",
-        ),
+        .partial("partners are tried in order of arrival, not of utilisation"),
     settings: &[
         (
             "quantum",

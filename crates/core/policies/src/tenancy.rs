@@ -134,16 +134,17 @@ impl Tenancy {
         open
     }
 
-    /// Puts a job on GPUs: they are its own where no other has them whole, else it lives on what others leave.
+    /// Puts a job on GPUs: each is its own where no other has it whole; on the rest it lives on what others leave.
     pub(crate) fn seat(
         &mut self,
         job: JobRef<'_>,
         place: Placement,
         offer: &mut Offer<'_>,
     ) -> GrantOutcome {
-        let alone = place.each_gpu().all(|gpu| offer.free().left(gpu) == 1000);
-        let share = if alone { Share::Whole } else { Share::Leftover };
-        let mut grant = Grant::gpus(job.id(), place.gpus()).share(share);
+        let mut grant = Grant::gpus(job.id(), place.gpus());
+        let share =
+            |gpu| if offer.free().left(gpu) == 1000 { Share::Whole } else { Share::Leftover };
+        grant.shares = place.each_gpu().map(share).collect();
         grant.shape = Shape::Exact(place.clone());
         let answer = offer.grant(&grant);
         if answer == GrantOutcome::Taken {
@@ -191,15 +192,21 @@ fn pick(mut open: Vec<(NodeId, Vec<Open>)>, gpus: u32, nodes_max: u16) -> Option
     (rest == 0).then(|| Cheapest { place: Placement::from_masks(masks), cost })
 }
 
-/// A job on what others leave whose GPUs no other has any more has them for itself from now on, which is no restart.
+/// A job on what others leave of a GPU that no other has any more has it for itself from now on, which is no restart.
 pub(crate) fn stand_alone(view: &View<'_>, offer: &mut Offer<'_>) {
     for job in view.granted() {
         let Some(plan) = offer.plan(job.id()).filter(|plan| plan.is_on_leftovers()) else {
             continue;
         };
         let place = plan.placement.clone();
-        if place.each_gpu().all(|gpu| offer.free().left(gpu) == 1000) {
+        let share = |(index, gpu)| match offer.free().left(gpu) {
+            1000 => Share::Whole,
+            _ => plan.share(index),
+        };
+        let shares: SmallVec<[Share; 4]> = place.each_gpu().enumerate().map(share).collect();
+        if (0..shares.len()).any(|index| shares[index] != plan.share(index)) {
             let mut grant = Grant::gpus(job.id(), place.gpus());
+            grant.shares = shares;
             grant.shape = Shape::Exact(place);
             offer.grant(&grant);
         }

@@ -7,7 +7,7 @@ pub mod measured;
 pub mod stages;
 pub mod token;
 
-pub use measured::MeasuredPairs;
+pub use measured::{MeasuredPairs, kept_in_group};
 pub use stages::{Guarded, Interleaved, StageTable};
 pub use token::TokenShares;
 
@@ -47,7 +47,7 @@ pub trait Colocation: fmt::Debug + Send + Sync {
 /// The models of co-location that there are.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum ColocationModel {
-    /// Measured pairs that take turns; groups of three and more keep the product of their pairs.
+    /// Measured pairs that take turns; in groups of three and more the delays of the pairs add up.
     #[default]
     TimeSliced,
     /// Measured pairs that run at once under MPS; groups as above.

@@ -79,6 +79,19 @@ pub fn speed(name: &str) -> f64 {
     facts(name).map_or(1.0, |kind| kind.speed)
 }
 
+/// Bytes in a second between a GPU of a type and the memory of its host, copied from pinned memory.
+///
+/// An H200 was measured: 12.6 GB in 0.24 s. Others by the generation of PCIe that they are on, at four fifths of what
+/// sixteen lanes could carry; a type that is not known counts as the third.
+pub fn host_bytes_per_second(name: &str) -> f64 {
+    match facts(name).map_or("", |kind| kind.name) {
+        "h20" | "h100" | "h800" | "h200" | "b200" | "rtx5090" | "mi300x" => 52e9,
+        "rtx3080" | "rtx3090" | "rtx4090" | "a10" | "a16" | "a30" | "a40" | "a6000" | "a100"
+        | "a800" | "l4" | "l40" | "l40s" | "mi250" => 25e9,
+        _ => 12.5e9,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

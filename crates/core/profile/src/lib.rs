@@ -16,6 +16,7 @@
 //! - [`features`], [`interference`]: what is known of a job alone, and what it says about the job beside others.
 //! - [`classes`]: what a job is like, completed from two short runs in each classification.
 //! - [`phases`]: how a job uses its GPU over time, as monitoring would show it.
+//! - `spill`: the speed with less GPU memory than is needed.
 //! - [`complete`]: speeds of pairs that were not measured, from those that were.
 //! - [`nnls`], [`optimus`]: Optimus's models of speed and loss, fitted to what was seen of a job.
 //! - [`planned`]: models that were described, and how they are divided over GPUs.
@@ -46,6 +47,7 @@ pub mod phases;
 pub mod planned;
 pub mod profile_file;
 pub mod speeds;
+mod spill;
 pub mod traffic;
 pub mod training;
 pub mod zoo;
@@ -60,6 +62,7 @@ pub use interference::{PairSource, UsageSource};
 pub use model::{ANY_KIND, ModelProfile, Pair, Point, SizeCost, StageTimes};
 pub use phases::{Monitored, Phase};
 pub use speeds::Speeds;
+pub use spill::MemoryPoint;
 pub use traffic::ModelTraffic;
 pub use training::{BatchLimits, BatchSplit, Iteration, Pace, Training};
 pub use trainyard_planner::Described;

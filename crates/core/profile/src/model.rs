@@ -5,6 +5,7 @@ use crate::batches::Batches;
 use crate::features::Features;
 use crate::host::HostTable;
 use crate::phases::Phase;
+use crate::spill::MemoryPoint;
 use crate::traffic::ModelTraffic;
 use std::sync::Arc;
 use trainyard_planner::Described;
@@ -24,6 +25,9 @@ pub struct ModelProfile {
     pub points: Vec<Point>,
     /// Memory it needs on each GPU; 0 means not known.
     pub memory_mib: u32,
+    /// The part of its speed that it keeps with a part of that memory, the rest being in the host's memory; by the part,
+    /// ascending. Empty: as PCIe lets it.
+    pub spill: Vec<MemoryPoint>,
     /// Speed grows as GPUs to this power where nothing was measured: 1 is perfect, 0 is not at all.
     pub scaling: f64,
     /// The part of its speed it keeps each time the number of nodes doubles beyond what was measured.
@@ -70,6 +74,7 @@ impl ModelProfile {
             source: source.to_owned(),
             points: Vec::new(),
             memory_mib: 0,
+            spill: Vec::new(),
             scaling: 0.9,
             spread: 0.9,
             skew: None,

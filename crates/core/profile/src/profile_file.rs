@@ -36,6 +36,9 @@
 //! memory_utilisation = 0.2
 //! power = 0.6
 //! batch = 64
+//! [[model.spill]]           # its speed with a part of its memory, the rest being in the host's
+//! memory = 0.1
+//! kept = 0.75
 //! [[model.phase]]           # how it uses its GPU over time: a cycle that repeats
 //! length = "8m"
 //! utilisation = 0.9
@@ -111,6 +114,7 @@ const MODEL_KEYS: [&str; 21] = [
     "name",
     "source",
     "memory_mib",
+    "spill",
     "scaling",
     "spread",
     "skew",
@@ -219,6 +223,9 @@ fn read_use(section: &Section<'_, '_>, model: &mut ModelProfile) -> Result<(), I
     }
     for phase in section.sections("phase")? {
         model.phases.push(told::read_phase(&phase)?);
+    }
+    for point in section.sections("spill")? {
+        model.spill.push(told::read_spill(&point, model.spill.last())?);
     }
     Ok(())
 }
@@ -409,6 +416,9 @@ fn write_model(text: &mut String, model: &ModelProfile) -> std::fmt::Result {
     told::write_features(text, &model.features)?;
     for phase in &model.phases {
         told::write_phase(text, phase)?;
+    }
+    for point in &model.spill {
+        told::write_spill(text, *point)?;
     }
     writeln!(text)
 }

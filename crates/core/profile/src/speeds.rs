@@ -9,15 +9,17 @@ mod with_plans;
 
 use crate::batches::{Batches, rate_at};
 use crate::classes::Classes;
-use crate::colocation::{Colocation, ColocationModel, SharedGpu};
+use crate::colocation::{Colocation, ColocationModel, SharedGpu, kept_in_group};
 use crate::cost::{ChangeCost, CostModel, SuspendCost};
 use crate::curve::{Cell, Curve, power_of, source_kind};
 use crate::features::{Feature, Features};
 use crate::host::{self, HostTable};
 use crate::interference::{GraphUsage, PairSource, UsageSource};
+use crate::kinds;
 use crate::model::SizeCost;
 use crate::phases::{self, Monitored, Phase};
 use crate::planned::Plans;
+use crate::spill::{self, MemoryPoint};
 use crate::traffic::ModelTraffic;
 use crate::training::{Site, StepTime};
 use crate::{BatchLimits, Catalog, Iteration, ModelProfile, Pace, StageTimes, Training};
@@ -48,6 +50,8 @@ pub struct Speeds {
     links: Option<OnLinks>,
     usage: Arc<GraphUsage>,
     classes: Arc<Classes>,
+    /// By type: bytes in a second between a GPU and its host.
+    to_host: Vec<f64>,
     /// Whether speeds are as if all GPUs were as close as they were when they were measured.
     close: bool,
     costs: CostModel,
@@ -75,6 +79,8 @@ struct Trained {
 struct Moves {
     spread: f64,
     memory_mib: u32,
+    /// Its speed with less memory than that, by the part of it; ascending.
+    spill: Vec<MemoryPoint>,
     skew: Option<f64>,
     save: SizeCost,
     start: SizeCost,
@@ -129,6 +135,11 @@ impl Speeds {
             links: OnLinks::new(cluster),
             usage: Arc::new(GraphUsage::new(catalog)),
             classes: Arc::new(Classes::new(catalog.len())),
+            to_host: cluster
+                .kinds
+                .iter()
+                .map(|kind| kinds::host_bytes_per_second(&kind.name))
+                .collect(),
             close: false,
             costs: CostModel::default(),
         }
@@ -170,6 +181,7 @@ impl Speeds {
     /// profile says; a profile that says nothing about them is not changed by them.
     /// A share or its limit caps its speed, others on its GPUs slow it as the co-location model says, on the GPU where
     /// they slow it most; the lower of both holds.
+    /// With less GPU memory than it needs it is slower by what lies in the host's memory.
     /// Nothing is the answer where the model was tried and does not fit.
     /// Where links are declared and the traffic of the model is known, its speed is that on links which no other job
     /// uses, as far apart as the config says; nodes and racks then count by their links alone.
@@ -211,14 +223,29 @@ impl Speeds {
         let moves = self.moves.get(model.index())?;
         if source == PairSource::Classified {
             let on_gpus = self.classes.rate(model, config, self)?;
-            return Some(Rate(on_gpus * self.part(source, model, config)));
+            let kept = self.part(source, model, config) * self.in_memory(model, config, on_gpus);
+            return Some(Rate(on_gpus * kept));
         }
         let on_gpus = match (config.batch, &moves.batches) {
             (Some(batch), Some(batches)) => self.at_batch(batches, batch, config)?,
             (None, _) | (_, None) => self.on_gpus(model, config)?,
         };
         let host = host::part(&moves.host, config.gpus, config.host);
-        Some(Rate(on_gpus * host * self.part(source, model, config)))
+        let kept = self.part(source, model, config) * self.in_memory(model, config, on_gpus);
+        Some(Rate(on_gpus * host * kept))
+    }
+
+    /// The part of its speed that a job keeps with the GPU memory that it may take at most, where it needs more: by its
+    /// profile, or by the time that it takes to move the rest to the host and back.
+    fn in_memory(&self, model: ModelId, config: &Config, rate: f64) -> f64 {
+        let Some((has_mib, moves)) = config.memory_mib_max.zip(self.moves.get(model.index()))
+        else {
+            return 1.0;
+        };
+        let need_mib = if config.memory_mib > 0 { config.memory_mib } else { moves.memory_mib };
+        let slowest = config.kinds.iter().filter_map(|(kind, _)| self.to_host.get(kind.index()));
+        let bytes_per_second = slowest.copied().fold(f64::INFINITY, f64::min);
+        spill::kept(&moves.spill, spill::Short { need_mib, has_mib, bytes_per_second }, rate)
     }
 
     /// How many types the cluster has.
@@ -291,6 +318,7 @@ impl Speeds {
         let host = host::part(&moves.host, config.gpus, config.host);
         let kept =
             self.across(model, config)? * host * self.part(PairSource::Measured, model, config);
+        let kept = kept * self.in_memory(model, config, pace.rate.0);
         Some(Pace { rate: Rate(pace.rate.0 * kept), ..pace })
     }
 
@@ -495,7 +523,7 @@ impl Speeds {
     fn in_lanes(&self, own: Occupant, on: SharedGpu, others: &[Occupant]) -> f64 {
         let turns = f64::from(own.limit.min(1000)) / 1000.0;
         let own = Occupant { limit: 1000, ..own };
-        let mut kept = 1.0;
+        let mut kept: SmallVec<[f64; 4]> = SmallVec::new();
         for (index, other) in others.iter().enumerate() {
             let before = &others[..index];
             let is_seen = other.lane.is_some() && before.iter().any(|one| one.lane == other.lane);
@@ -507,9 +535,9 @@ impl Speeds {
                 None => loss(other),
                 lane => others.iter().filter(|one| one.lane == lane).map(loss).sum(),
             };
-            kept *= (1.0 - lost).max(0.0);
+            kept.push((1.0 - lost).max(0.0));
         }
-        turns * kept
+        turns * kept_in_group(kept)
     }
 }
 
@@ -607,6 +635,7 @@ impl Moves {
         Moves {
             spread: model.spread,
             memory_mib: model.memory_mib,
+            spill: model.spill.clone(),
             skew: model.skew,
             save: model.save.clone(),
             start: model.start.clone(),

@@ -80,12 +80,16 @@ pub struct Config {
     pub permille: u16,
     /// Host CPUs and memory.
     pub host: HostShare,
-    /// Batch size, when it is not that of the profile: chosen by a tuner, by the user or by the job itself.
+    /// Batch size, when it is not that of the profile: chosen by the policy, by the user or by the job itself.
     pub batch: Option<u32>,
     /// The most of a GPU's time that it may use where it has a share, in thousandths; nothing if its share is the limit.
     pub limit: Option<u16>,
     /// The lane in which it takes turns, if it has one.
     pub lane: Option<u16>,
+    /// Memory that it needs on each GPU, where its wish states that; 0 leaves it to its profile.
+    pub memory_mib: u32,
+    /// The most memory that it may take on each GPU; what it needs beyond lies in the host's memory.
+    pub memory_mib_max: Option<u32>,
     /// What it meets on GPUs that it does not have for itself, each different situation once; the slowest counts.
     pub beside: SmallVec<[Beside; 1]>,
 }

@@ -42,7 +42,7 @@ pub struct Knobs {
     /// at every whole number of these spans later. Without it the shift says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Span>,
-    /// The most GPU memory it may take.
+    /// The most GPU memory it may take on each GPU; what it needs beyond that lies in the host's memory.
     pub memory_mib_max: Option<u32>,
     /// The most GPU time it may take where it has a share, in thousandths; without it the share is the limit.
     pub compute_permille_max: Option<u16>,
@@ -177,6 +177,7 @@ impl Allocation {
         config.batch = self.knobs.batch;
         config.limit = self.knobs.compute_permille_max;
         config.lane = self.knobs.lane;
+        config.memory_mib_max = self.knobs.memory_mib_max;
         config
     }
 }
@@ -230,6 +231,10 @@ pub struct Grant {
     /// No farther apart than this; without it any distance is taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier_max: Option<Tier>,
+    /// Its share of each GPU in ascending order, for one job on GPUs that the grant names: it may own some of them and
+    /// share the others. Empty where the share of the member holds for all.
+    #[serde(default, skip_serializing_if = "SmallVec::is_empty")]
+    pub shares: SmallVec<[Share; 4]>,
     /// Memory counted for it on each GPU, where that is not what it wishes for: less for a job that takes turns with others
     /// in memory that is counted once for all of them, or that lends some to the host.
     #[serde(default)]
@@ -247,6 +252,7 @@ impl Grant {
             knobs: None,
             host_per_gpu: None,
             tier_max: None,
+            shares: SmallVec::new(),
             gpu_memory_mib: None,
         }
     }
@@ -277,6 +283,11 @@ impl Grant {
             member.share = share;
         }
         self
+    }
+
+    /// The share of its GPU number `index` that a member gets.
+    pub fn share_of(&self, member: &Member, index: usize) -> Share {
+        self.shares.get(index).copied().unwrap_or(member.share)
     }
 
     /// How many GPUs it asks for.

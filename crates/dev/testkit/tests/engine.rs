@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use trainyard_engine::{DecisionRequest, PolicyOutcome};
-use trainyard_framework::{Cx, Needs, Offer, Pipeline, Policy, PolicyError, View, wanted};
+use trainyard_framework::{
+    Cx, GrantOutcome, Needs, Offer, Pipeline, Policy, PolicyError, View, wanted,
+};
 use trainyard_policies::compose::Selection;
 use trainyard_policies::place::FewestNodes;
 use trainyard_testkit::host::Host;
@@ -357,6 +359,33 @@ fn the_same_gpu_is_never_granted_twice() {
     host.submit(0, job(0, 1));
     host.submit(0, job(1, 1));
     assert!(host.runs(0) && !host.runs(1));
+}
+
+#[test]
+fn a_job_owns_one_gpu_and_shares_another_and_no_other_number_of_shares_is_taken() {
+    let mut host = nonsense(|view, offer| {
+        for job in view.waiting() {
+            let gpus = job.spec.want.gpus;
+            let place = Placement::on(NodeId(0), (1 << gpus) - 1);
+            let mut grant = Grant { shape: Shape::Exact(place), ..Grant::gpus(job.id(), gpus) };
+            grant.shares = [Share::Whole].into_iter().collect();
+            if gpus > 1 {
+                assert_eq!(offer.grant(&grant), GrantOutcome::Refused, "one share for two GPUs");
+                grant.shares = [Share::Leftover, Share::Whole].into_iter().collect();
+            }
+            offer.grant(&grant);
+        }
+        Ok(())
+    });
+    host.submit(0, job(0, 1));
+    host.submit(0, job(1, 2));
+    assert!(host.runs(0) && host.runs(1), "the second lives on what the first leaves of its GPU");
+    let held = host.engine.state().live(JobId(1)).expect("live").state.held.clone();
+    let held = held.expect("it runs");
+    assert_eq!((held.share(0), held.share(1)), (Share::Leftover, Share::Whole));
+    assert_eq!(held.config(&host.engine.state().cluster).permille, 0);
+    host.submit(0, job(2, 2));
+    assert!(!host.runs(2), "the GPU that it owns has no second owner");
 }
 
 #[test]

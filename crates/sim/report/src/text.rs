@@ -113,6 +113,9 @@ fn where_text(allocation: &Allocation) -> String {
     if let Some(limit) = allocation.knobs.compute_permille_max {
         text.push_str(&format!(" limit {limit}/1000"));
     }
+    if let Some(memory) = allocation.knobs.memory_mib_max {
+        text.push_str(&format!(" memory {memory} MiB"));
+    }
     let host = allocation.host_per_gpu;
     let cpus = (host.cpus > 0).then(|| format!("{} CPUs", host.cpus));
     let memory = (host.memory_mib > 0).then(|| format!("{} MiB", host.memory_mib));

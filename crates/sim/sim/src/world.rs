@@ -345,7 +345,9 @@ impl<'a> World<'a> {
     /// What a job's speed depends on: its batch is the one that was tuned, or else the one that its user fixed.
     pub(crate) fn config(&self, job: JobId, allocation: &Allocation) -> Config {
         let mut config = allocation.config(&self.cluster);
-        config.batch = config.batch.or(self.truth.job(job).job.want.batch);
+        let want = &self.truth.job(job).job.want;
+        config.batch = config.batch.or(want.batch);
+        config.memory_mib = want.gpu_memory_mib;
         config
     }
 
@@ -542,7 +544,7 @@ impl<'a> World<'a> {
         let beside = self.kept_beside_others(job);
         let truth = self.truth.job(job);
         let placed = self.placed.get_mut(job).expect("only placed jobs are timed");
-        // A batch that a tuner chose stands above the job's own.
+        // A batch that the policy chose stands above the job's own.
         if placed.allocation.knobs.batch.is_none()
             && let Some(phase) = truth.phase(placed.done)
         {

@@ -2,6 +2,7 @@
 
 use crate::prelude::*;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use trainyard_types::placement::{bits, lowest_bits};
 use trainyard_types::{GpuAt, IdSet};
 
@@ -9,33 +10,73 @@ use trainyard_types::{GpuAt, IdSet};
 #[derive(Default)]
 pub(super) struct Seats {
     /// Guaranteed jobs that have a GPU whole.
-    pub(super) host: FxHashMap<GpuAt, JobId>,
-    /// Opportunistic jobs; one on each GPU.
-    pub(super) guest: FxHashMap<GpuAt, JobId>,
+    host: FxHashMap<GpuAt, JobId>,
+    /// Opportunistic jobs, ascending.
+    guest: FxHashMap<GpuAt, SmallVec<[JobId; 1]>>,
+}
+
+/// What an opportunistic job asks of a GPU.
+pub(super) struct Wish<'a> {
+    /// How many opportunistic jobs there may be on a GPU.
+    pub(super) guests_max: usize,
+    /// The least memory that it can do with.
+    pub(super) least_mib: u32,
+    /// Whether it may be beside a guaranteed job.
+    pub(super) welcome: &'a dyn Fn(JobId) -> bool,
+    /// Memory that another opportunistic job could give up.
+    pub(super) yields: &'a dyn Fn(JobId) -> u32,
+}
+
+/// The GPUs of a node that an opportunistic job may have.
+#[derive(Copy, Clone)]
+struct Open {
+    node: NodeId,
+    idle: u64,
+    /// With all the memory that it needs.
+    roomy: u64,
+    /// With less.
+    tight: u64,
 }
 
 impl Seats {
     /// A job takes its seats.
     pub(super) fn sit(&mut self, job: JobId, place: &Placement, is_guest: bool) {
-        let seats = if is_guest { &mut self.guest } else { &mut self.host };
-        seats.extend(place.each_gpu().map(|gpu| (gpu, job)));
+        for gpu in place.each_gpu() {
+            if is_guest {
+                let here = self.guest.entry(gpu).or_default();
+                if let Err(index) = here.binary_search(&job) {
+                    here.insert(index, job);
+                }
+            } else {
+                self.host.insert(gpu, job);
+            }
+        }
     }
 
-    /// It leaves them.
-    pub(super) fn leave(&mut self, place: &Placement) {
+    /// An opportunistic job leaves them.
+    pub(super) fn leave(&mut self, job: JobId, place: &Placement) {
         for gpu in place.each_gpu() {
-            self.guest.remove(&gpu);
+            if let Some(here) = self.guest.get_mut(&gpu) {
+                here.retain(|other| *other != job);
+            }
         }
     }
 
     /// The guaranteed jobs on some GPUs, ascending.
     pub(super) fn hosts(&self, place: &Placement) -> Vec<JobId> {
-        distinct(place, &self.host)
+        let hosts = place.each_gpu().filter_map(|gpu| self.host.get(&gpu).copied());
+        hosts.collect::<IdSet<JobId>>().iter().collect()
     }
 
     /// The opportunistic jobs on some GPUs, ascending.
     pub(super) fn guests(&self, place: &Placement) -> Vec<JobId> {
-        distinct(place, &self.guest)
+        let guests = place.each_gpu().flat_map(|gpu| self.on(gpu).iter().copied());
+        guests.collect::<IdSet<JobId>>().iter().collect()
+    }
+
+    /// The opportunistic jobs on a GPU, ascending.
+    fn on(&self, gpu: GpuAt) -> &[JobId] {
+        self.guest.get(&gpu).map_or(&[], |jobs| jobs.as_slice())
     }
 
     /// GPUs for an opportunistic job, of one type: on the node with most idle ones that holds it, else over several.
@@ -44,7 +85,7 @@ impl Seats {
         &self,
         job: JobRef<'_>,
         (view, free): (&View<'_>, &Free),
-        welcome: &dyn Fn(JobId) -> bool,
+        wish: &Wish<'_>,
     ) -> Option<Placement> {
         let want = &job.spec.want;
         let kinds = free.kinds();
@@ -54,61 +95,72 @@ impl Seats {
                     && want.pool.is_none_or(|pool| node.pool == pool)
                     && free.shut(node.id, job).is_none()
             });
-            let mut open: Vec<(NodeId, u64, u64)> = nodes
-                .map(|node| self.open(node.id, job, free, welcome))
-                .filter(|(_, idle, shared)| idle | shared != 0)
+            let mut open: Vec<Open> = nodes
+                .map(|node| self.open(node.id, job, free, wish))
+                .filter(|open| open.all() != 0)
                 .collect();
-            open.sort_by_key(|(node, idle, _)| (std::cmp::Reverse(idle.count_ones()), *node));
+            open.sort_by_key(|open| (std::cmp::Reverse(open.idle.count_ones()), open.node));
             pick(&open, want.gpus, want.nodes_max)
         })
     }
 
     /// The GPUs of a node that are idle, and those that a guaranteed job has which it may join.
-    fn open(
-        &self,
-        node: NodeId,
-        job: JobRef<'_>,
-        free: &Free,
-        welcome: &dyn Fn(JobId) -> bool,
-    ) -> (NodeId, u64, u64) {
-        let (mut idle, mut shared) = (0, 0);
+    fn open(&self, node: NodeId, job: JobRef<'_>, free: &Free, wish: &Wish<'_>) -> Open {
+        let mut open = Open { node, idle: 0, roomy: 0, tight: 0 };
         for gpu in bits(free.up(node)) {
             let at = GpuAt { node, gpu };
-            let room = free.memory_left(at) >= job.spec.want.gpu_memory_mib;
-            if self.guest.contains_key(&at) || !room {
+            let guests = self.on(at);
+            let left = free.memory_left(at);
+            let enough = left >= job.spec.want.gpu_memory_mib;
+            let could = || guests.iter().map(|guest| (wish.yields)(*guest)).sum::<u32>();
+            if guests.len() >= wish.guests_max
+                || (!enough && left.saturating_add(could()) < wish.least_mib)
+            {
                 continue;
             }
             match self.host.get(&at) {
-                None if free.left(at) == 1000 => idle |= 1 << gpu,
-                Some(host) if welcome(*host) => shared |= 1 << gpu,
-                _ => {}
+                None if free.left(at) == 1000 && enough && guests.is_empty() => {
+                    open.idle |= 1 << gpu
+                }
+                None if free.left(at) < 1000 => {}
+                Some(host) if !(wish.welcome)(*host) => {}
+                _ if enough => open.roomy |= 1 << gpu,
+                _ => open.tight |= 1 << gpu,
             }
         }
-        (node, idle, shared)
+        open
     }
 }
 
-fn distinct(place: &Placement, seats: &FxHashMap<GpuAt, JobId>) -> Vec<JobId> {
-    let found: IdSet<JobId> = place.each_gpu().filter_map(|gpu| seats.get(&gpu).copied()).collect();
-    found.iter().collect()
+impl Open {
+    fn all(&self) -> u64 {
+        self.idle | self.roomy | self.tight
+    }
+
+    /// At most so many GPUs: idle ones first, then those with memory for all of it.
+    fn take(&self, most: u32) -> (NodeId, u64) {
+        let mut taken = 0u64;
+        for mask in [self.idle, self.roomy, self.tight] {
+            let rest = most - taken.count_ones();
+            taken |= lowest_bits(mask, rest.min(mask.count_ones()));
+        }
+        (self.node, taken)
+    }
 }
 
-/// So many GPUs: on the first node that holds them all, else over several in order; idle ones first on each.
-fn pick(open: &[(NodeId, u64, u64)], gpus: u32, nodes_max: u16) -> Option<Placement> {
-    let take = |&(node, idle, shared): &(NodeId, u64, u64), most: u32| {
-        let first = lowest_bits(idle, most.min(idle.count_ones()));
-        let rest = most.saturating_sub(first.count_ones()).min(shared.count_ones());
-        (node, first | lowest_bits(shared, rest))
-    };
-    let holds = |node: &&(NodeId, u64, u64)| (node.1 | node.2).count_ones() >= gpus;
-    if let Some(node) = open.iter().find(holds) {
-        return Some(Placement::from_masks([take(node, gpus)]));
+/// So many GPUs: on the first node that holds them all, one where no memory is short before others, else over several in
+/// order.
+fn pick(open: &[Open], gpus: u32, nodes_max: u16) -> Option<Placement> {
+    let amply = |open: &&Open| (open.idle | open.roomy).count_ones() >= gpus;
+    let holds = |open: &&Open| open.all().count_ones() >= gpus;
+    if let Some(open) = open.iter().find(amply).or_else(|| open.iter().find(holds)) {
+        return Some(Placement::from_masks([open.take(gpus)]));
     }
     let most = if nodes_max == 0 { usize::MAX } else { usize::from(nodes_max) };
     let mut masks = Vec::new();
     let mut rest = gpus;
-    for node in open.iter().take(most) {
-        let part = take(node, rest);
+    for open in open.iter().take(most) {
+        let part = open.take(rest.min(open.all().count_ones()));
         rest -= part.1.count_ones();
         masks.push(part);
     }

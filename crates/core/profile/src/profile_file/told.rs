@@ -1,7 +1,8 @@
-//! What a profile says of its model alone: `[model.features]` and `[[model.phase]]`, in and out.
+//! What a profile says of its model alone: `[model.features]`, `[[model.phase]]` and `[[model.spill]]`, in and out.
 
 use crate::features::{Feature, Features};
 use crate::phases::Phase;
+use crate::spill::MemoryPoint;
 use std::fmt::Write;
 use trainyard_diagnostic::{InputError, Section};
 use trainyard_types::Span;
@@ -49,6 +50,27 @@ pub(super) fn write_phase(text: &mut String, phase: &Phase) -> std::fmt::Result 
     writeln!(text, "utilisation = {utilisation:?}\nmemory = {memory:?}")
 }
 
+pub(super) fn read_spill(
+    section: &Section<'_, '_>,
+    last: Option<&MemoryPoint>,
+) -> Result<MemoryPoint, InputError> {
+    section.allow(&["memory", "kept"])?;
+    let part = |key: &str| {
+        let value = section.real(key, 0.001..=1.0)?;
+        value.ok_or_else(|| section.wrong(key, "a part from 0.001 to 1"))
+    };
+    let (memory, kept) = (part("memory")?, part("kept")?);
+    if last.is_some_and(|last| last.0 >= memory || last.1 > kept) {
+        let expected = "more than in the entry before, with no less of the speed";
+        return Err(section.wrong("memory", expected));
+    }
+    Ok((memory, kept))
+}
+
+pub(super) fn write_spill(text: &mut String, (memory, kept): MemoryPoint) -> std::fmt::Result {
+    writeln!(text, "[[model.spill]]\nmemory = {memory:?}\nkept = {kept:?}")
+}
+
 #[cfg(test)]
 mod tests {
     use crate::Feature;
@@ -61,10 +83,12 @@ mod tests {
     fn what_is_told_of_a_model_alone_reads_back_as_it_was_written() {
         let told = "[model.features]\nutilisation = 0.7\nbatch = 64\nflops = 1.5e12\n\
             [[model.phase]]\nlength = \"8m\"\nutilisation = 0.85\nmemory = 1.0\n\
-            [[model.phase]]\nlength = \"2m\"\nutilisation = 0.1\nmemory = 0.5\n";
+            [[model.phase]]\nlength = \"2m\"\nutilisation = 0.1\nmemory = 0.5\n\
+            [[model.spill]]\nmemory = 0.1\nkept = 0.75\n[[model.spill]]\nmemory = 0.5\nkept = 0.9\n";
         let models = read(&format!("{OWN}{told}")).expect("it is well formed");
         assert_eq!(models[0].features.get(Feature::Flops), Some(1.5e12));
         assert_eq!(models[0].phases.len(), 2);
+        assert_eq!(models[0].spill, [(0.1, 0.75), (0.5, 0.9)]);
         assert_eq!(read(&write(&models)), Ok(models));
     }
 
@@ -75,6 +99,8 @@ mod tests {
         assert_eq!((unknown.line, unknown.nearest.as_deref()), (8, Some("utilisation")));
         let above = fault("[model.features]\npower = 1.7\n");
         assert!(above.line == 8 && above.to_string().contains("1.7"), "{above}");
+        let falls = "[[model.spill]]\nmemory = 0.5\nkept = 0.9\n[[model.spill]]\nmemory = 0.6\nkept = 0.8\n";
+        assert_eq!(fault(falls).line, 11, "{}", fault(falls));
         let never = fault("[[model.phase]]\nlength = \"0s\"\nutilisation = 0.1\nmemory = 0.5\n");
         assert_eq!(never.line, 8);
         assert!(

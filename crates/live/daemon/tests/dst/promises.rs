@@ -136,7 +136,8 @@ pub fn at_any_time(world: &World) {
         }
         // What the backend holds it to is what was granted, also after a change that a crash cut off.
         let told = run.order.sharing.as_ref().map_or(1000, |sharing| sharing.request);
-        let granted = held.share(0).permille();
+        let granted = (0..run.order.gpus.len()).map(|index| held.share(index).permille()).min();
+        let granted = granted.unwrap_or(1000);
         assert_eq!(told, granted, "{job} is held to another share than it was granted");
         if let Some(element) = own.submission.array.filter(|element| element.at_once > 0) {
             let running = arrays.entry(element.first).or_default();
