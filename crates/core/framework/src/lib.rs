@@ -31,13 +31,13 @@
 //!     changes them for a job where it is. A job never gets less than it wishes for, and such a change is no restart.
 //! 14. A grant may name the GPU memory that is counted for each member ([`trainyard_types::Grant::gpu_memory_mib`]), and
 //!     [`Offer::set_terms`] changes share, knobs and counted memory of a job where it is, which is no restart.
-//! 15. A job that lost its grant though no other job uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
-//! 16. A job that is put aside goes on where it was: a grant elsewhere is answered with *no room* while it waits for its
-//!     own GPUs ([`Aside::tie`]).
-//! 17. Where tenants are kept apart, jobs of two tenants share a GPU only if both allow it; a grant beside a stranger is
-//!     answered with *no room*, and the placer is asked again without those GPUs.
-//! 18. A grant that names its GPUs for one job may have a share for each of them ([`trainyard_types::Grant::shares`]): the
+//! 15. A grant that names its GPUs for one job may have a share for each of them ([`trainyard_types::Grant::shares`]): the
 //!     job owns some and shares others. Any other number of shares is a `WrongShape`.
+//! 16. A job that lost its grant though no other job uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
+//! 17. A job that is put aside goes on where it was: a grant elsewhere is answered with *no room* while it waits for its
+//!     own GPUs ([`Aside::tie`]).
+//! 18. Where tenants are kept apart, jobs of two tenants share a GPU only if both allow it; a grant beside a stranger is
+//!     answered with *no room*, and the placer is asked again without those GPUs.
 //!
 //! Deliberately absent: a way to act, to read a clock or a file, or to see the true length of a job.
 

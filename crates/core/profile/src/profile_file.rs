@@ -110,7 +110,7 @@ pub fn write<'a>(models: impl IntoIterator<Item = &'a ModelProfile>) -> String {
     text
 }
 
-const MODEL_KEYS: [&str; 21] = [
+const MODEL_KEYS: [&str; 22] = [
     "name",
     "source",
     "memory_mib",
