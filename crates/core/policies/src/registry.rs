@@ -3,9 +3,9 @@
 use crate::{
     admit, afs_l, afs_p, allox, antman, chronus, co_scheml, conservative, dally, easy, edf, elas,
     elasticflow, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet,
-    hived, horus, hypersched, kube_knots, kubeshare, kungfu, las, least_laxity, lucid, lyra, muri_antman,
-    muri_l, muri_s, optimus, place, pollux, priority, quasar, salus, shockwave, sia, sjf, srsf,
-    srtf, synergy, themis, tiresias, tune,
+    hived, horus, hypersched, kube_knots, kubeshare, kungfu, las, least_laxity, lucid, lyra,
+    muri_antman, muri_l, muri_s, optimus, place, pollux, priority, quasar, salus, shockwave, sia,
+    sjf, srsf, srtf, synergy, themis, tiresias, tune,
 };
 use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 

@@ -28,7 +28,8 @@ fn machines(owned: &[u32], levels: &str) -> (Cluster, Tenants) {
     cluster::parse(&text).expect("a cluster file")
 }
 
-const LEVELS: &str = r#"[{ name = "pair", gpus = 2 }, { name = "half", gpus = 4 }, { name = "node", gpus = 8 }]"#;
+const LEVELS: &str =
+    r#"[{ name = "pair", gpus = 2 }, { name = "half", gpus = 4 }, { name = "node", gpus = 8 }]"#;
 
 /// Jobs of each tenant that ask for about 0.9 of what it owns: odd tenants run gangs of whole nodes, even ones small
 /// jobs, as in the study, where tenants differ most in that.
@@ -104,9 +105,9 @@ fn alone(workload: &Workload, owned: &[u32], tenant: usize) -> f64 {
     let (cluster, _) = machines(&own, LEVELS);
     let cluster = Arc::new(Cluster { cells: None, ..cluster });
     let mine = workload.jobs.iter().filter(|one| one.job.tenant.index() == tenant);
-    let jobs = mine.zip(0..).map(|(one, id)| {
-        TraceJob::new(Job { id: JobId(id), ..Job::clone(&one.job) }, one.work)
-    });
+    let jobs = mine
+        .zip(0..)
+        .map(|(one, id)| TraceJob::new(Job { id: JobId(id), ..Job::clone(&one.job) }, one.work));
     let tenants = workload.tenants.clone();
     let workload = Workload { jobs: jobs.collect(), tenants, ..Workload::empty("alone") };
     waited(&workload, &cluster, "fifo", "spread")[tenant]
@@ -166,7 +167,10 @@ fn guaranteed_gangs_start_as_if_no_one_else_were_there() {
         for tenant in [1, 3] {
             let own = alone(&guaranteed, &owned, tenant);
             let found = together[tenant];
-            assert!((found - own).abs() < 1e-6, "seed {seed}, vc{tenant}: {found} h, {own} h alone");
+            assert!(
+                (found - own).abs() < 1e-6,
+                "seed {seed}, vc{tenant}: {found} h, {own} h alone"
+            );
         }
     }
 }

@@ -47,7 +47,8 @@ pub use health::{Finding, GpuSeen, HealthOptions, HealthVerdict};
 pub use local::{Local, LocalOptions, sample};
 pub use log::{LogPart, read_log};
 pub use order::{
-    Identity, LaunchOrder, NodeShare, Order, ResizeOrder, SharingOrder, SharingPlace, StopOrder, TimeShift,
+    Identity, LaunchOrder, NodeShare, Order, ResizeOrder, SharingOrder, SharingPlace, StopOrder,
+    TimeShift,
 };
 pub use report::{Exit, Found, NodeSeen, Report, SharingSeen};
 
