@@ -1,7 +1,7 @@
 //! Asking the policy: it changes nothing, so that it can run beside the engine on a snapshot.
 
-use crate::{kept, plans};
 use crate::own_state::Writable;
+use crate::{kept, plans};
 use smallvec::SmallVec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use trainyard_framework::{

@@ -131,7 +131,8 @@ impl JobRun {
         let Periodic { computes, bytes, rate_max, .. } = turn.job;
         let alone = computes + bytes / rate_max;
         let past = turn.into * alone;
-        let mut run = JobRun { sends_at: computes - past, left: 0.0, began: -past, took: Vec::new() };
+        let mut run =
+            JobRun { sends_at: computes - past, left: 0.0, began: -past, took: Vec::new() };
         if let Some(aligned) = turn.aligned {
             // It waits for its first moment, as it does after any change.
             run.began = aligned.begins(0.0);
@@ -222,7 +223,11 @@ mod tests {
         let quick = |aligned: Option<Aligned>| {
             let mut one = turn(0.0, aligned);
             one.job.computes = 0.44;
-            settled(&[one, turn(0.5, aligned.map(|told| Aligned { shift: 0.5, ..told }))], &[100.0], (40, 1000))
+            settled(
+                &[one, turn(0.5, aligned.map(|told| Aligned { shift: 0.5, ..told }))],
+                &[100.0],
+                (40, 1000),
+            )
         };
         let told = quick(Some(Aligned { shift: 1.0, period: 1.0, tolerance: 0.05 }));
         assert!(told[1] < 1.01, "the slower one is left alone: {told:?}");

@@ -26,10 +26,7 @@ pub const ENTRY: PolicyEntry = Entry {
         .by_setting("`inside` says what else it is"),
     settings: &[
         ("inside", "the policy that orders the jobs of a virtual cluster, and those without one"),
-        (
-            "settings",
-            "its settings, such as `[\"quantum=20m\"]`",
-        ),
+        ("settings", "its settings, such as `[\"quantum=20m\"]`"),
     ],
     defaults: defaults::<Settings>,
     build,
@@ -116,7 +113,8 @@ impl HiveD {
         }
         if self.at.replace(view.decision()) != Some(view.decision()) {
             let over = view.ended().iter();
-            self.gone = over.filter_map(|&(job, at)| Some((job, at, *self.home.get(&job)?))).collect();
+            self.gone =
+                over.filter_map(|&(job, at)| Some((job, at, *self.home.get(&job)?))).collect();
         }
         self.parts.iter_mut().for_each(|part| part.begin(view));
         for &(job, at, part) in &self.gone {

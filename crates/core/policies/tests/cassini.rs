@@ -6,9 +6,7 @@ use std::sync::Arc;
 use trainyard_policies::compose::{Choice, Selection};
 use trainyard_profile::{Catalog, CostModel, ModelProfile, ModelTraffic, Point};
 use trainyard_sim::{Options, Outcome, Quiet, simulate};
-use trainyard_types::{
-    Cluster, Job, JobId, ModelId, Pattern, Tenants, Time, Traffic, Work,
-};
+use trainyard_types::{Cluster, Job, JobId, ModelId, Pattern, Tenants, Time, Traffic, Work};
 use trainyard_workload::{TraceJob, Workload, cluster};
 
 /// The thirteen models of the paper, with parameters in millions, the part of an iteration of 240 ms in which they

@@ -49,9 +49,9 @@ fn run(workload: &Workload, text: &str, policy: &str, setting: Option<&str>) -> 
     let outcome = simulate(workload, &cluster, pipeline, &options, &mut Quiet);
     assert!(outcome.unfinished.is_empty(), "{policy}: every job is served");
     let hours = |seconds: f64| seconds / 3600.0;
-    let times = outcome.finished().map(|one| {
-        one.ended.since(workload.jobs[one.job.index()].job.submitted).as_secs_f64()
-    });
+    let times = outcome
+        .finished()
+        .map(|one| one.ended.since(workload.jobs[one.job.index()].job.submitted).as_secs_f64());
     let mean = times.sum::<f64>() / f64::from(JOBS);
     let last = outcome.finished().map(|one| one.ended.as_secs_f64()).fold(0.0, f64::max);
     let held: f64 = outcome.finished().map(|one| one.gpu_time.as_secs_f64()).sum();

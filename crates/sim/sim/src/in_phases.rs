@@ -58,9 +58,10 @@ impl World<'_> {
         let measured = trainyard_types::Rate(pace);
         let rate = pace * self.truth.kept_on_links(truth, &placed.config, measured, alone_mbps);
         let period = 1.0 / rate.max(1e-9);
-        let bytes = self.truth.traffic(truth).map_or(0.0, |traffic| {
-            traffic.pattern.unit(traffic.bytes, placed.config.gpus)
-        });
+        let bytes = self
+            .truth
+            .traffic(truth)
+            .map_or(0.0, |traffic| traffic.pattern.unit(traffic.bytes, placed.config.gpus));
         let rate_max = alone_mbps.max(1e-6) * 1e6 / 8.0;
         // What is hidden behind computation makes a job send all the time rather than longer than that.
         let sends = (bytes / rate_max).min(period);

@@ -11,9 +11,7 @@
 
 use std::sync::Arc;
 use trainyard_diagnostic::{InputError, Section};
-use trainyard_types::{
-    CellChain, CellCount, CellLevel, Cells, Cluster, Tenants, VirtualCluster,
-};
+use trainyard_types::{CellChain, CellCount, CellLevel, Cells, Cluster, Tenants, VirtualCluster};
 
 /// Reads what is declared of cells, if anything is.
 pub(crate) fn read(

@@ -107,7 +107,8 @@ pub(crate) fn parse_tenants(text: &str) -> Result<Tenants, InputError> {
     root.allow(&["tenant"])?;
     for section in root.sections("tenant")? {
         if section.section("cells")?.is_some() {
-            let expected = "cells in the file of the cluster only, which says what levels are there";
+            let expected =
+                "cells in the file of the cluster only, which says what levels are there";
             return Err(section.wrong("cells", expected));
         }
     }
@@ -365,7 +366,9 @@ parent = "research"
                 "line 6: `cells` is missing",
             ),
             (
-                format!("{nodes}[[cells]]\nkind = \"a100\"\nlevel = [{{ name = \"trio\", gpus = 3 }}]\n"),
+                format!(
+                    "{nodes}[[cells]]\nkind = \"a100\"\nlevel = [{{ name = \"trio\", gpus = 3 }}]\n"
+                ),
                 "line 6: `gpus` cannot be `3`: expected a number that divides the 8 GPUs",
             ),
             (

@@ -29,11 +29,7 @@ pub(crate) fn read(
     finish(cells, cluster, owner)
 }
 
-fn read_chain(
-    line: &Line<'_>,
-    cluster: &Cluster,
-    others: &Cells,
-) -> Result<CellChain, InputError> {
+fn read_chain(line: &Line<'_>, cluster: &Cluster, others: &Cells) -> Result<CellChain, InputError> {
     let mut words = line.rest.split_whitespace();
     let name = words.next().unwrap_or("");
     let kinds = cluster.kinds.iter().map(|kind| kind.name.as_str());

@@ -1,8 +1,8 @@
 //! Another policy offers over a part of the jobs and a part of the GPUs, and what it comes to is joined in.
 
 use super::{Offer, Outcome};
-use crate::{Free, Policy, PolicyError, View};
 use crate::{Cx, JobRef};
+use crate::{Free, Policy, PolicyError, View};
 use trainyard_types::{JobId, NodeId};
 
 /// The GPUs of a part, by node.

@@ -102,7 +102,8 @@ impl Binding {
             let forest = &forests[cell.chain];
             let others = |at: u32| {
                 let held = used.iter().enumerate().filter(|(owner, _)| *owner != cell.owner);
-                forest.count(at, &closed) + held.map(|(_, masks)| forest.count(at, masks)).sum::<u32>()
+                forest.count(at, &closed)
+                    + held.map(|(_, masks)| forest.count(at, masks)).sum::<u32>()
             };
             let covers = |at: &u32| forest.count(*at, &uncovered[cell.owner]);
             let open = forest.of_level(cell.level).filter(|at| covers(at) > 0 && others(*at) == 0);
@@ -119,7 +120,8 @@ impl Binding {
     /// One that finds no cell, as where machines hold jobs that the guarantee does not know, stays unbound.
     fn bind_rest(&mut self, chain: usize, present: &Present<'_>) {
         let of_chain = |cell: &&mut Virtual| cell.chain == chain;
-        let taken: Vec<u32> = self.owned.iter_mut().filter(of_chain).filter_map(|one| one.bound).collect();
+        let taken: Vec<u32> =
+            self.owned.iter_mut().filter(of_chain).filter_map(|one| one.bound).collect();
         let masks = (present.bad, present.opportunistic);
         let mut buddies = Buddies::new(&self.forests[chain], &taken, masks);
         let open = |cell: &&mut Virtual| cell.bound.is_none();

@@ -36,8 +36,11 @@ impl Forest {
             parent,
             children: 0..0,
         };
-        let mut cells: Vec<Cell> =
-            chain.roots(cluster).into_iter().map(|(level, start)| cell(level, start, None)).collect();
+        let mut cells: Vec<Cell> = chain
+            .roots(cluster)
+            .into_iter()
+            .map(|(level, start)| cell(level, start, None))
+            .collect();
         let roots = cells.len() as u32;
         let mut next = 0;
         while next < cells.len() {
@@ -118,8 +121,9 @@ impl<'f> Buddies<'f> {
         // Most decisions know of neither, and then no cell need be looked at.
         let any = |masks: &[u64]| masks.iter().any(|mask| *mask != 0);
         let known = (any(bad), any(opportunistic));
-        let count =
-            |known: bool, cell: u32, masks: &[u64]| if known { forest.count(cell, masks) } else { 0 };
+        let count = |known: bool, cell: u32, masks: &[u64]| {
+            if known { forest.count(cell, masks) } else { 0 }
+        };
         let burden = (0..forest.cells.len() as u32)
             .map(|cell| (count(known.0, cell, bad), count(known.1, cell, opportunistic)))
             .collect();
@@ -152,10 +156,12 @@ impl<'f> Buddies<'f> {
             // No healthy one of the lowest level: the healthiest anywhere.
             None => {
                 let mut all = Vec::new();
-                for cell in self.free[usize::from(level)..].iter().flatten().map(|(_, cell)| *cell) {
+                for cell in self.free[usize::from(level)..].iter().flatten().map(|(_, cell)| *cell)
+                {
                     self.forest.within(cell, level, &mut all);
                 }
-                let best = all.into_iter().min_by_key(|cell| (self.burden[*cell as usize], *cell))?;
+                let best =
+                    all.into_iter().min_by_key(|cell| (self.burden[*cell as usize], *cell))?;
                 self.split_towards(best);
                 best
             }
@@ -259,7 +265,10 @@ mod tests {
         assert_eq!(buddies.allocate(3, true), None);
         buddies.release(pair);
         buddies.release(other);
-        assert_eq!(buddies.allocate(3, true).map(|cell| gpus(&forest, cell)), Some(vec![(0, 0xff)]));
+        assert_eq!(
+            buddies.allocate(3, true).map(|cell| gpus(&forest, cell)),
+            Some(vec![(0, 0xff)])
+        );
     }
 
     #[test]
@@ -290,7 +299,8 @@ mod tests {
             }
             let taken: Vec<u32> = bound.iter().flatten().copied().collect();
             let mut buddies = Buddies::new(&forest, &taken, (&none, &none));
-            let mut order: Vec<usize> = (0..owned.len()).filter(|at| bound[*at].is_none()).collect();
+            let mut order: Vec<usize> =
+                (0..owned.len()).filter(|at| bound[*at].is_none()).collect();
             order.sort_by_key(|at| if largest_first { 3 - owned[*at] } else { owned[*at] });
             for at in order {
                 let Some(cell) = buddies.allocate(owned[at], at % 2 == 0) else { return false };
@@ -332,7 +342,8 @@ mod tests {
         // held free for its owner, end on both nodes, and the node's owner finds none.
         let forest = forest(2, 2, &[1, 2]);
         let none = [0; 2];
-        let far = (0..forest.cells.len() as u32).filter(|cell| forest.cells[*cell as usize].level == 0);
+        let far =
+            (0..forest.cells.len() as u32).filter(|cell| forest.cells[*cell as usize].level == 0);
         let far: Vec<u32> = far.step_by(2).collect();
         let mut buddies = Buddies::new(&forest, &far, (&none, &none));
         assert_eq!(buddies.allocate(1, true), None, "one GPU of each node is taken");

@@ -102,7 +102,8 @@ impl StepTime {
         for ask in &asks {
             found.extend(fewest_nodes(ask, free));
             let nodes: SmallVec<[(NodeId, u32); 16]> = roomiest(ask, free, kind).collect();
-            let parts = (1..=nodes.len() as u32).filter_map(|count| in_parts(ask, free, &nodes, count));
+            let parts =
+                (1..=nodes.len() as u32).filter_map(|count| in_parts(ask, free, &nodes, count));
             found.extend(parts.take(self.settings.nodes_more as usize + 1));
         }
         found
@@ -110,12 +111,7 @@ impl StepTime {
 }
 
 /// Equal parts on so many of the roomiest nodes; parts differ by one GPU at most.
-fn in_parts(
-    ask: &Ask<'_>,
-    free: &Free,
-    nodes: &[(NodeId, u32)],
-    count: u32,
-) -> Option<Placement> {
+fn in_parts(ask: &Ask<'_>, free: &Free, nodes: &[(NodeId, u32)], count: u32) -> Option<Placement> {
     let allowed = ask.nodes_max == 0 || count <= u32::from(ask.nodes_max);
     if !allowed || count > ask.count {
         return None;
@@ -126,9 +122,11 @@ fn in_parts(
     let fits = nodes.iter().enumerate().all(|(at, (_, usable))| *usable >= part(at));
     fits.then(|| {
         let masks = nodes.iter().enumerate();
-        Placement::from_masks(masks.map(|(at, (node, _))| {
-            (*node, lowest_bits(ask.usable_mask(*node, free), part(at)))
-        }))
+        Placement::from_masks(
+            masks.map(|(at, (node, _))| {
+                (*node, lowest_bits(ask.usable_mask(*node, free), part(at)))
+            }),
+        )
     })
 }
 

@@ -3,7 +3,7 @@
 
 use crate::prelude::*;
 use std::collections::BTreeMap;
-use trainyard_framework::{TuneEntry, Tune};
+use trainyard_framework::{Tune, TuneEntry};
 use trainyard_network::cassini::{
     Candidate, CircleSettings, Judged, Loops, Perimeter, Profile, SharedLink, choose, judge,
 };
@@ -18,7 +18,10 @@ pub const ENTRY: TuneEntry = Entry {
     class: Taxonomy::rigid(Objective::Throughput, Family::Tuner),
     settings: &[
         ("candidates", "how many plans are compared, the policy's own among them"),
-        ("loops", "plans in which jobs and links form a loop: `solve` all links together, or `discard` as published"),
+        (
+            "loops",
+            "plans in which jobs and links form a loop: `solve` all links together, or `discard` as published",
+        ),
         ("least", "the least score of a link at which its jobs are given time shifts"),
     ],
     defaults: defaults::<Settings>,
@@ -189,12 +192,7 @@ impl Tune for Cassini {
         best.map_or(0, |(_, at)| at)
     }
 
-    fn tune(
-        &mut self,
-        changes: &[Change],
-        view: &View<'_>,
-        _cx: &mut Cx,
-    ) -> Vec<(JobId, Knobs)> {
+    fn tune(&mut self, changes: &[Change], view: &View<'_>, _cx: &mut Cx) -> Vec<(JobId, Knobs)> {
         let Some(topology) = view.cluster().topology.as_deref() else { return Vec::new() };
         // Jobs that stay fit each other still when another has left.
         if changes.iter().all(|change| change.to.is_none()) {
@@ -203,7 +201,8 @@ impl Tune for Cassini {
         let Scene { senders, candidate } = Cassini::scene(view, topology, changes);
         let told = self.shifts(&senders, &candidate);
         let knobs = senders.into_iter().zip(told).filter_map(|(sender, told)| {
-            let (shift, pace) = told.map_or((Span::ZERO, None), |(shift, pace)| (shift, Some(pace)));
+            let (shift, pace) =
+                told.map_or((Span::ZERO, None), |(shift, pace)| (shift, Some(pace)));
             let knobs = Knobs { shift, pace, ..sender.knobs.clone() };
             (knobs != sender.knobs).then_some((sender.job, knobs))
         });
@@ -235,12 +234,12 @@ impl Cassini {
         let periods: Vec<Span> = group.iter().map(|at| senders[*at].profile.period()).collect();
         let circle = Perimeter::of(&periods, &settings).ok()?;
         let turns = periods.iter().zip(&circle.repeats);
-        let stretch = turns.map(|(period, repeats)| {
-            period.as_secs_f64() * f64::from(*repeats) / circle.seconds
-        });
+        let stretch = turns
+            .map(|(period, repeats)| period.as_secs_f64() * f64::from(*repeats) / circle.seconds);
         let stretch = stretch.fold(1.0, f64::max);
         let place = |at: &usize| group.binary_search(at).ok();
-        let links = candidate.links.iter().filter(|link| link.jobs.iter().any(|at| place(at).is_some()));
+        let links =
+            candidate.links.iter().filter(|link| link.jobs.iter().any(|at| place(at).is_some()));
         let links = links.map(|link| SharedLink {
             jobs: link.jobs.iter().filter_map(place).collect(),
             ..link.clone()
