@@ -11,7 +11,7 @@ pub struct Learning {
     pub seed: u64,
     /// Mappings that are tried.
     pub episodes: u32,
-    /// Parts of the deadline that are told apart.
+    /// Parts of the deadline between which the table distinguishes.
     pub slots: usize,
     /// How far a value moves to what was found.
     pub rate: f64,
