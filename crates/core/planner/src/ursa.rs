@@ -72,7 +72,7 @@ pub struct DagJob {
 
 /// Which job comes first.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum JobOrder {
     /// The earliest (EJF).
     Earliest,
     /// The one with the least work left, weighed by what there is of each kind (SRJF).
@@ -95,7 +95,7 @@ pub enum Binding {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Which job comes first.
-    pub order: Order,
+    pub order: JobOrder,
     /// How tasks are bound.
     pub binding: Binding,
     /// Seconds between two placements.
@@ -107,7 +107,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            order: Order::Earliest,
+            order: JobOrder::Earliest,
             binding: Binding::Monotasks,
             interval: 0.1,
             horizon: 1.5,

@@ -1,8 +1,8 @@
 //! DAPPLE's planner on the layer profiles of its authors.
 
-use trainyard_planner::dapple;
 use trainyard_planner::devices::{DAPPLE_A, DeviceGraph, KindFigures, LinkSpeeds};
 use trainyard_planner::{Graph, Proposal, Request, layer_profile};
+use trainyard_planner::{dapple, evidence};
 use trainyard_testkit::places::shared;
 
 const V100: KindFigures = KindFigures { speed: 1.0, memory_bytes: 16e9, peak_flops: 125e12 };
@@ -88,4 +88,31 @@ fn the_program_meets_six_of_the_eight_published_shapes() {
         let met = paper.summary.starts_with(&format!("{shape}, "));
         assert!(met, "{name} on {letter}: {} for {shape}", paper.summary);
     }
+}
+
+/// What `scripts/planner-evidence` measured on one H200; none of these steps was used to predict them.
+#[test]
+fn steps_measured_on_an_h200_are_predicted_from_their_layers_within_fifteen_percent() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../core/planner/data/h200.json");
+    let text = std::fs::read_to_string(file).expect("what was measured");
+    let evidence = evidence::parse(&text).expect("evidence");
+    let compared = evidence::compare(&evidence).expect("predictions");
+    assert_eq!(compared.len(), 6, "three micro-batches, two recompute settings");
+    for one in &compared {
+        println!(
+            "micro-batch {}, recomputes {}: {:.4} s, from layers {:+.1} %, from the description {:+.1} %",
+            one.micro_batch,
+            one.recomputes,
+            one.measured,
+            100.0 * one.off(),
+            100.0 * (one.from_description.expect("a known type") / one.measured - 1.0)
+        );
+        assert!(one.off().abs() < 0.15, "{one:?}");
+    }
+    // The control: without the second forward pass of recomputation it would be far off.
+    let plain = |one: &&evidence::Compared| !one.recomputes;
+    let lowest =
+        compared.iter().filter(plain).map(|one| one.from_layers).fold(f64::INFINITY, f64::min);
+    let highest = compared.iter().map(|one| one.measured).fold(0.0, f64::max);
+    assert!(lowest / highest < 0.85, "{lowest} {highest}");
 }

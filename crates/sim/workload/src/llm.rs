@@ -110,7 +110,7 @@ pub(crate) fn generate(
         let share = if is_large { FAIL_SHARES.0 } else { FAIL_SHARES.1 };
         let fails = failure.chance(share);
         let part = failure.uniform();
-        let fails_at = fails.then(|| Work(work.0 * part)).filter(|at| at.0 > 0.0);
+        let fails_at = fails.then_some(Work(work.0 * part)).filter(|at| at.0 > 0.0);
         workload.jobs.push(TraceJob { fails_at, ..TraceJob::new(job, work) });
     }
     Ok(workload)

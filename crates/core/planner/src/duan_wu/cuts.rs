@@ -68,11 +68,7 @@ pub fn of_graph(graph: &Graph, sides: &Sides) -> Vec<Cut> {
     }
     let cut = |set: u64| {
         let (mut local, mut bytes) = (0.0, 0.0);
-        for operator in 0..count {
-            if set >> operator & 1 == 0 {
-                // What needs the input needs all of it.
-                continue;
-            }
+        for operator in (0..count).filter(|one| set >> one & 1 == 1) {
             local += graph.operators[operator].forward / sides.speed;
             // A tensor that several need on the server is uploaded once for each size.
             let mut sizes: Vec<f64> = Vec::new();
@@ -83,6 +79,7 @@ pub fn of_graph(graph: &Graph, sides: &Sides) -> Vec<Cut> {
             }
             bytes += sizes.iter().sum::<f64>();
         }
+        // What needs the input needs all of it.
         let reads_input = |one: usize| incoming[one].is_empty() && set >> one & 1 == 0;
         if (0..count).any(reads_input) {
             bytes += sides.input_bytes;

@@ -21,7 +21,8 @@ pub struct Estimator {
 impl Estimator {
     /// Fits relative errors, so that short segments count as much as long ones; nothing for fewer than three timings.
     pub fn fit(timings: &[Timing]) -> Option<Estimator> {
-        if timings.len() < 3 || timings.iter().any(|one| !(one.seconds > 0.0)) {
+        if timings.len() < 3 || timings.iter().any(|one| one.seconds.is_nan() || one.seconds <= 0.0)
+        {
             return None;
         }
         let largest = |of: &dyn Fn(&Timing) -> f64| timings.iter().map(of).fold(1e-300, f64::max);

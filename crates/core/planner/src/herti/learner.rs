@@ -11,7 +11,7 @@ pub struct Learning {
     pub seed: u64,
     /// Mappings that are tried.
     pub episodes: u32,
-    /// Parts of the deadline that are told apart.
+    /// Parts of the deadline between which the table distinguishes.
     pub slots: usize,
     /// How far a value moves to what was found.
     pub rate: f64,
@@ -51,12 +51,11 @@ pub fn learn(
         let explore = settings.explore * (1.0 - f64::from(episode) / f64::from(settings.episodes));
         let (mut taken, mut visited) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut seconds = 0.0;
-        for segment in 0..count {
+        for (segment, choices) in open.iter().enumerate() {
             let before = taken.last().copied();
             let device = before.map_or(0, |way: usize| chip.ways[way].device + 1);
             let slot = ((seconds / deadline * slots as f64) as usize).min(slots);
             let state = ((segment * devices + device) * (slots + 1) + slot) * ways;
-            let choices = &open[segment];
             let way = match draws.unit() < explore {
                 true => choices[draws.below(choices.len() as u32) as usize],
                 false => *(choices.iter())

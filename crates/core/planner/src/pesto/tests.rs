@@ -98,7 +98,6 @@ fn integer_program(placing: &Placing<'_>) -> f64 {
     let count = graph.operators.len();
     let large: f64 = (0..count).map(|one| placing.site_seconds(one, 0)).sum::<f64>()
         + (0..graph.edges.len()).map(|edge| placing.edge_seconds(edge, (0, 1))).sum::<f64>();
-    let free = f64::NEG_INFINITY;
     let mut rows: Vec<(f64, Vec<(usize, f64)>)> = Vec::new();
     // Columns: makespan, start of each operator, device of each, start and whether moved of each edge.
     let (start, device) = (|i: usize| 1 + i, |i: usize| 1 + count + i);
@@ -107,10 +106,8 @@ fn integer_program(placing: &Placing<'_>) -> f64 {
     let mut next = 1 + 2 * count + 2 * graph.edges.len();
     let seconds = |i: usize| placing.site_seconds(i, 0);
     let travel = |e: usize| placing.edge_seconds(e, (0, 1));
-    for i in 0..count {
-        // Each row is: sum of terms <= bound.
-        rows.push((-seconds(i), vec![(start(i), 1.0), (0, -1.0)]));
-    }
+    // Each row is: sum of terms <= bound.
+    rows.extend((0..count).map(|i| (-seconds(i), vec![(start(i), 1.0), (0, -1.0)])));
     for (e, edge) in graph.edges.iter().enumerate() {
         let (a, b) = (edge.from, edge.to);
         integers.push(moved(e) + 1);
@@ -164,10 +161,19 @@ fn integer_program(placing: &Placing<'_>) -> f64 {
             next += 1;
         }
     }
+    least_makespan(&rows, (&integers, next), large)
+}
+
+/// Solves rows of terms and upper bounds, the first column at least cost.
+fn least_makespan(
+    rows: &[(f64, Vec<(usize, f64)>)],
+    (integers, columns): (&[usize], usize),
+    large: f64,
+) -> f64 {
     let mut model = Model::new(Sense::Minimise);
-    let mut entries: Vec<Vec<(trainyard_solver::Row, f64)>> = vec![Vec::new(); next];
+    let mut entries: Vec<Vec<(trainyard_solver::Row, f64)>> = vec![Vec::new(); columns];
     for (at, (bound, terms)) in rows.iter().enumerate() {
-        let row = model.row(Name("row", at), free, *bound);
+        let row = model.row(Name("row", at), f64::NEG_INFINITY, *bound);
         terms.iter().for_each(|(column, factor)| entries[*column].push((row, *factor)));
     }
     for (column, entries) in entries.into_iter().enumerate() {

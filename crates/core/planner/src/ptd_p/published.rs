@@ -129,10 +129,10 @@ fn fitted<'a>(errors: &'a [[f64; 10]], rows: &[usize]) -> &'a [f64; 10] {
 fn rows_that_a_curve_was_not_fitted_to_are_within_ten_percent() {
     let errors = errors();
     let mut held_out: f64 = 0.0;
-    for left_out in 0..TABLE_1.len() {
+    for (left_out, row) in TABLE_1.iter().enumerate() {
         let others: Vec<usize> = (0..TABLE_1.len()).filter(|at| *at != left_out).collect();
         let error = fitted(&errors, &others)[left_out];
-        println!("{} B held out: {:+.1} %", TABLE_1[left_out].0, 100.0 * error);
+        println!("{} B held out: {:+.1} %", row.0, 100.0 * error);
         held_out = held_out.max(error.abs());
     }
     let large =

@@ -2,7 +2,7 @@
 
 use super::{Answer, distinct, earlier, read, seconds};
 use crate::PlanError;
-use crate::ursa::{Binding, DagJob, Monotask, Order, Outcome, Settings, Stage, Worker, run};
+use crate::ursa::{Binding, DagJob, JobOrder, Monotask, Outcome, Settings, Stage, Worker, run};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use trainyard_diagnostic::InputError;
@@ -103,9 +103,9 @@ pub fn solve(text: &str) -> Result<Answer, PlanError> {
         );
     }
     let ways = [
-        ("earliest job first (EJF)", Order::Earliest, Binding::Monotasks),
-        ("least work left first (SRJF)", Order::ShortestLeft, Binding::Monotasks),
-        ("executors", Order::Earliest, Binding::Executors { kind: 0 }),
+        ("earliest job first (EJF)", JobOrder::Earliest, Binding::Monotasks),
+        ("least work left first (SRJF)", JobOrder::ShortestLeft, Binding::Monotasks),
+        ("executors", JobOrder::Earliest, Binding::Executors { kind: 0 }),
     ];
     let mut found: Vec<(&str, Outcome)> = Vec::new();
     for (name, order, binding) in ways {

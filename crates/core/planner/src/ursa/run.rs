@@ -1,6 +1,6 @@
 //! The run: queues, placements, and the moments at which monotasks end.
 
-use super::{Binding, DagJob, Order, Outcome, Settings, Worker, check};
+use super::{Binding, DagJob, JobOrder, Outcome, Settings, Worker, check};
 use crate::PlanError;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -113,8 +113,8 @@ impl<'a> Run<'a> {
     /// Lower comes first; ties by index.
     fn priority(&self, job: usize) -> (f64, usize) {
         let key = match self.settings.order {
-            Order::Earliest => self.jobs[job].arrival,
-            Order::ShortestLeft => {
+            JobOrder::Earliest => self.jobs[job].arrival,
+            JobOrder::ShortestLeft => {
                 let left = self.states[job].work.iter().zip(&self.capacity);
                 left.map(|(work, capacity)| work / capacity).sum()
             }

@@ -56,7 +56,7 @@ fn total(jobs: &[DagJob], kind: usize) -> f64 {
 #[test]
 fn every_monotask_runs_once() {
     let (workers, jobs) = (workers(3), jobs(1, 12));
-    for order in [Order::Earliest, Order::ShortestLeft] {
+    for order in [JobOrder::Earliest, JobOrder::ShortestLeft] {
         for binding in [Binding::Monotasks, Binding::Executors { kind: 0 }] {
             let settings = Settings { order, binding, ..Settings::default() };
             let outcome = run(&workers, &jobs, &settings).unwrap();
@@ -79,9 +79,9 @@ fn monotasks_beat_executors_and_short_jobs_first_beats_first_come() {
         let with = |order, binding| {
             run(&workers, &jobs, &Settings { order, binding, ..Settings::default() }).unwrap()
         };
-        let ursa = with(Order::Earliest, Binding::Monotasks);
-        let executors = with(Order::Earliest, Binding::Executors { kind: 0 });
-        let short = with(Order::ShortestLeft, Binding::Monotasks);
+        let ursa = with(JobOrder::Earliest, Binding::Monotasks);
+        let executors = with(JobOrder::Earliest, Binding::Executors { kind: 0 });
+        let short = with(JobOrder::ShortestLeft, Binding::Monotasks);
         spans += ursa.makespan / executors.makespan / 20.0;
         means += ursa.mean_seconds / executors.mean_seconds / 20.0;
         orders += short.mean_seconds / ursa.mean_seconds / 20.0;
