@@ -151,8 +151,8 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
     .into_iter()
     .chain(by_speed)
     .chain(blind)
-     .chain(in_phases)
-     .chain(of_setup(&options.setup))
+    .chain(in_phases)
+    .chain(of_setup(&options.setup))
     .map(|(key, value)| (key.to_owned(), value))
     .collect()
 }

@@ -3,9 +3,10 @@
 use crate::{
     admit, afs_l, afs_p, allox, antman, chronus, co_scheml, conservative, dally, easy, edf, elas,
     elasticflow, fair_share, fifo, gandiva, gandiva_fair, gavel, gavel_fifo, genie, gittins, heet,
-    hived, horus, hypersched, kube_knots, kube_scheduler, kubeshare, kueue, kungfu, las, least_laxity, lucid,
-    lyra, muri_antman, muri_l, muri_s, optimus, place, pollux, priority, quasar, salus, shockwave, sia, sjf,
-    srsf, srtf, synergy, themis, tiresias, tune, volcano, yarn_capacity,
+    hived, horus, hypersched, kube_knots, kube_scheduler, kubeshare, kueue, kungfu, las,
+    least_laxity, lucid, lyra, muri_antman, muri_l, muri_s, optimus, place, pollux, priority,
+    quasar, salus, shockwave, sia, sjf, srsf, srtf, synergy, themis, tiresias, tune, volcano,
+    yarn_capacity,
 };
 use trainyard_framework::{AdmissionEntry, Family, PlaceEntry, PolicyEntry, TuneEntry};
 

@@ -128,7 +128,7 @@ pub fn page(title: &str, pictures: &[String], heading: &[&str], rows: &[Vec<Stri
     let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| -> String {
         cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
     };
-    let _ = write!(text, "<table><tr>{}</tr>\n", cells("th", &mut heading.iter().copied()));
+    let _ = writeln!(text, "<table><tr>{}</tr>", cells("th", &mut heading.iter().copied()));
     for row in rows {
         let _ = writeln!(text, "<tr>{}</tr>", cells("td", &mut row.iter().map(String::as_str)));
     }

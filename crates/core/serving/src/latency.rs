@@ -116,6 +116,9 @@ fn between(measured: &[Measured], batch: u32) -> (f64, f64) {
     (p50, (libm::log(p99 / p50) / Z99).max(0.0))
 }
 
+/// The number of a model and a batch of it.
+pub type ModelBatch = (u32, u32);
+
 /// What two inferences on one GPU do to each other: how many times as long each takes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slowdowns {
@@ -129,7 +132,7 @@ pub struct Slowdowns {
 
 impl Slowdowns {
     /// From factors of (model, batch) beside (model, batch), and what any other pair has.
-    pub fn new(measured: &[((u32, u32), (u32, u32), f64)], otherwise: f64) -> Slowdowns {
+    pub fn new(measured: &[(ModelBatch, ModelBatch, f64)], otherwise: f64) -> Slowdowns {
         let mut sums: BTreeMap<(u32, u32), (f64, f64)> = BTreeMap::new();
         let mut factors = BTreeMap::new();
         for ((model, batch), (other, other_batch), factor) in measured {

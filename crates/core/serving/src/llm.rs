@@ -202,7 +202,7 @@ impl TokenMoment<'_> {
     /// Whether a request takes another block at the next decode.
     pub fn grows(&self, id: RequestId) -> bool {
         let own = self.context(id) - self.sequences[id.index()].shared;
-        self.stage(id) == Stage::Decode && own % BLOCK == 0
+        self.stage(id) == Stage::Decode && own.is_multiple_of(BLOCK)
     }
 
     /// Requests that decode.

@@ -22,7 +22,7 @@ pub enum Served {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ran {
     /// Of whole inferences.
-    Whole(Tally),
+    Whole(Box<Tally>),
     /// Of tokens.
     Tokens(Box<TokenTally>),
 }
@@ -78,7 +78,8 @@ pub fn run(
             let rates = trace.rates();
             let told = Told { fleet, rates: &rates, slo: slo(trace) };
             let mut made = make(&told, &choice.settings)?;
-            simulate(fleet, trace, made.as_mut(), progress).map(Ran::Whole).map_err(failed)
+            let tally = simulate(fleet, trace, made.as_mut(), progress);
+            tally.map(|tally| Ran::Whole(Box::new(tally))).map_err(failed)
         }
         (Served::Tokens(fleet), Serves::Tokens(make)) => {
             let mut made = make(fleet, &choice.settings)?;

@@ -110,7 +110,7 @@ pub fn simulate(
             (Some(arrival), _) => {
                 world.now = arrival;
                 world.arrive(discipline, &mut out);
-                if world.arrived % 4096 == 0 {
+                if world.arrived.is_multiple_of(4096) {
                     progress(world.arrived);
                 }
             }

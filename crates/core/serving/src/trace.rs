@@ -333,10 +333,13 @@ fn timestamp(text: &str) -> Option<f64> {
         && (1..=12).contains(&month)
         && (1..=31).contains(&day)
         && [hour, minute, second].iter().all(|one| (0.0..61.0).contains(one));
+    if !is_sound {
+        return None;
+    }
     // Days since 1970 with years that begin in March, so that a leap day is the last of its year.
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 + day - 1 - 719_468;
-    is_sound.then(|| days as f64 * 86_400.0 + hour * 3600.0 + minute * 60.0 + second)
+    Some(days as f64 * 86_400.0 + hour * 3600.0 + minute * 60.0 + second)
 }
 
 #[cfg(test)]
@@ -411,5 +414,6 @@ mod tests {
         assert_eq!(timestamp("1970-01-01 00:00:00"), Some(0.0));
         assert_eq!(timestamp("2024-03-01T00:00:00.5Z"), Some(1_709_251_200.5));
         assert_eq!(timestamp("2024-13-01 00:00:00"), None);
+        assert_eq!(timestamp("9000000000000000000-01-01 00:00:00"), None);
     }
 }

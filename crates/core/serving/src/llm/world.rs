@@ -71,7 +71,7 @@ pub fn simulate_tokens(
             (Some(arrival), event) if event.is_none_or(|event| arrival < event) => {
                 world.now = arrival;
                 world.arrive(discipline)?;
-                if world.arrived % 4096 == 0 {
+                if world.arrived.is_multiple_of(4096) {
                     progress(world.arrived);
                 }
             }

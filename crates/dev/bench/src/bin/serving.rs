@@ -39,7 +39,7 @@ fn given(requests: u32) -> Result<[(Served, Trace); 2]> {
     let load = |rate: f64| Load::parse(&words(rate)).map_err(|fault| anyhow!("{fault}"));
     let whole = Load {
         models: names,
-        ..Load::parse(&format!("{} slo=100ms", words(40_000.0)))
+        ..Load::parse(&format!("{} slo=100ms", words(300_000.0)))
             .map_err(|fault| anyhow!("{fault}"))?
     };
     let tokens = Load { models: vec!["llama-8b".to_owned()], ..load(800.0)? };

@@ -93,12 +93,13 @@ impl<'a> Given<'a> {
                 text.parse::<Span>().map_err(wrong)?
             }
         };
-        let filling = Filling {
-            models: self.models.clone(),
-            slo,
-            output_max: self.load.output_max,
-            seed: self.load.seed,
+        // Without a name, what has tokens is for the one language model that was measured.
+        let models = match form {
+            Form::AzureLlm if self.args.models.is_none() => vec![zoo::llm_8b().name.clone()],
+            _ => self.models.clone(),
         };
+        let filling =
+            Filling { models, slo, output_max: self.load.output_max, seed: self.load.seed };
         let read = trace::read(form, &mut reader, &filling);
         let mut trace = read.map_err(|fault| Failure::input(path.display(), fault))?;
         let limit = whole("--limit", self.args.limit.as_deref(), u64::MAX, (1, u64::MAX))?;
