@@ -1,6 +1,7 @@
 //! `--bound`: how far runs are from what no schedule can do better than.
 
 use crate::failure::Failure;
+use serde_json::{Value, json};
 use trainyard_bound::Bounds;
 use trainyard_experiment::given::Given;
 use trainyard_experiment::runs::Done;
@@ -32,6 +33,17 @@ pub fn add(done: &mut [Done], bounds: Option<&Bounds>) {
             covered: bounds.covered,
             shares_gpus,
         });
+    }
+}
+
+/// Says in JSON how far each run is above its bounds, beside these.
+pub fn add_to_json(comparison: &Comparison, value: &mut Value) {
+    for (index, run) in comparison.runs.iter().enumerate() {
+        if run.summary.bound.is_some() {
+            let bound = &mut value["runs"][index]["summary"]["bound"];
+            bound["jct_above"] = json!(run.summary.jct_above_bound());
+            bound["makespan_above"] = json!(run.summary.makespan_above_bound());
+        }
     }
 }
 

@@ -244,6 +244,7 @@ pub fn recorded(out: &OutArgs) -> Record {
 /// A comparison as JSON, with the second table where there is one.
 pub fn json_with(comparison: &Comparison, grouped: &Grouped) -> serde_json::Value {
     let mut value = comparison.json();
+    bound::add_to_json(comparison, &mut value);
     if let Some((by, runs)) = grouped {
         value["groups"] = groups::json(*by, runs);
     }
