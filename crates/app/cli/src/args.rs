@@ -185,6 +185,9 @@ pub struct SimArgs {
 /// What `compare` and `sim` have in common.
 #[derive(Debug, Args)]
 pub struct RunArgs {
+    /// Show how far each run is from what no schedule can do better than.
+    #[arg(long, help_heading = "Output")]
+    pub bound: bool,
     #[command(flatten)]
     pub stages: StageArgs,
     #[command(flatten)]

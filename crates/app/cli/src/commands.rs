@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod bound;
 mod cluster;
 mod collective;
 mod compare;

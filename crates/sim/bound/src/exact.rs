@@ -103,6 +103,9 @@ struct Node {
     from: usize,
 }
 
+/// A moment that was come to: jobs left, when, and those that run.
+type Reached = (u32, Time, Vec<(Time, u32)>);
+
 struct Search<'a> {
     jobs: &'a [Rigid],
     gpus: u32,
@@ -111,8 +114,8 @@ struct Search<'a> {
     steps_left: u64,
     starts: Vec<Time>,
     best: Option<(u64, Vec<Time>)>,
-    /// The least cost with which a moment was come to, by jobs left and those that run.
-    seen: FxHashMap<(u32, Time, Vec<(Time, u32)>), u64>,
+    /// The least cost with which each moment was come to.
+    seen: FxHashMap<Reached, u64>,
 }
 
 impl Search<'_> {

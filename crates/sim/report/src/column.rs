@@ -146,6 +146,17 @@ pub const COLUMNS: &[Column] = columns! {
         => |s| s.deadlines.map(|d| d.missed_worth / d.total.max(1) as f64);
     "deadlines_queueing_mean_s" "deadline wait" Seconds Low Page
         "Mean time without GPUs of finished jobs with a deadline." => |s| s.deadlines.map(|d| d.queueing_mean_s);
+    "jct_bound_s" "JCT bound" Seconds Neither Page
+        "No schedule that finishes every job has a mean completion time below; with `--bound`." => |s| s.bound.map(|b| b.jct_mean_s);
+    "jct_above_bound" "JCT above bound" Part Low WhereAny
+        "How far the mean completion time is above that at most, where every job finished." => |s| s.jct_above_bound();
+    "makespan_bound_s" "makespan bound" Seconds Neither Page
+        "No schedule that finishes every job has a makespan below; with `--bound`." => |s| s.bound.map(|b| b.makespan_s);
+    "makespan_above_bound" "makespan above bound" Part Low WhereAny
+        "How far the makespan is above that at most, where every job finished." => |s| s.makespan_above_bound();
+    "deadlines_bound" "deadlines at most" Part Neither WhereAny
+        "No schedule meets a larger part of all deadlines; with `--bound`."
+        => |s| Some(s.bound?.deadlines_met? as f64 / s.deadlines?.total.max(1) as f64);
     "cost" "cost" Money Low Page
         "GPU time held times the price of its type, in the currency of the cluster's prices." => |s| Some(s.cost);
     "energy_kwh" "energy kWh" Factor Low Page

@@ -72,8 +72,26 @@ pub struct Summary {
     pub energy_kwh: Option<f64>,
     /// How far below the best a decision was at most, as a part, where the policy proves it.
     pub gap_worst: Option<f64>,
+    /// What no schedule can do better than, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
     /// What went wrong with the policy itself.
     pub trouble: Trouble,
+}
+
+/// What no schedule of the same jobs can do better than.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Bound {
+    /// No mean completion time is below, if all jobs finish.
+    pub jct_mean_s: f64,
+    /// No makespan is below, if all jobs finish.
+    pub makespan_s: f64,
+    /// No more deadlines can be met; nothing where no job has one.
+    pub deadlines_met: Option<u64>,
+    /// Jobs of which more is known than that they do not end before they may begin.
+    pub covered: u64,
+    /// Whether GPUs did several jobs at once, so that each job counts alone.
+    pub shares_gpus: bool,
 }
 
 /// Jobs by how they ended, other than well.
@@ -161,6 +179,20 @@ pub struct Trouble {
 }
 
 impl Summary {
+    /// How far the mean completion time is above its bound, as a part of that; nothing where not all jobs finished.
+    pub fn jct_above_bound(&self) -> Option<f64> {
+        self.above(self.jct_s.mean, self.bound?.jct_mean_s)
+    }
+
+    /// The same of the makespan.
+    pub fn makespan_above_bound(&self) -> Option<f64> {
+        self.above(self.makespan_s, self.bound?.makespan_s)
+    }
+
+    fn above(&self, found: f64, least: f64) -> Option<f64> {
+        (self.finished == self.jobs && least > 0.0).then(|| found / least - 1.0)
+    }
+
     /// Measures a run of a workload on a cluster.
     pub fn new(workload: &Workload, cluster: &Cluster, outcome: &Outcome) -> Summary {
         Summary::with_curves(workload, cluster, outcome).0

@@ -335,7 +335,7 @@ parent = "research"
         let nodes = "[[nodes]]\ngpus = 8\ncount = 2\nkind = \"a100\"\n";
         let tenant = "[[tenant]]\nname = \"a\"\ncells = { node = 1, pair = 2 }\n";
         let (cluster, _) = parse(&format!("{nodes}{CELLS}{tenant}")).unwrap();
-        let cells = cluster.cells.expect("they were declared");
+        let cells = cluster.cells.as_ref().expect("they were declared");
         assert_eq!(cells.gpus(0, cluster.kind("a100").unwrap()), 12);
         assert!(parse_tenants(tenant).unwrap_err().to_string().contains("file of the cluster"));
     }

@@ -1,5 +1,6 @@
 //! `trainyard compare`: policies side by side.
 
+use super::bound;
 use crate::args::{CompareArgs, OutArgs, RunArgs, VERSION};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -33,8 +34,10 @@ pub fn run(args: &CompareArgs, output: &Output) -> Result<(), Failure> {
     let (given, options) = prepare(&args.run)?;
     let jobs = choice::traits_of(&given.workload);
     let entrants = choice::entrants(&args.policies, stages, (world.semantics, jobs))?;
+    let bounds = bound::of(args.run.bound, &given, &options)?;
     let results = side_by_side::run_all(&given, &entrants, &options, (out, recorded(out)))?;
-    let (done, broken) = sorted_out(&entrants, results);
+    let (mut done, broken) = sorted_out(&entrants, results);
+    bound::add(&mut done, bounds.as_ref());
     let comparison = Comparison {
         about: about(&given, &args.run, &options),
         runs: done.iter().map(|one| one.run.clone()).collect(),
@@ -241,6 +244,7 @@ pub fn recorded(out: &OutArgs) -> Record {
 /// A comparison as JSON, with the second table where there is one.
 pub fn json_with(comparison: &Comparison, grouped: &Grouped) -> serde_json::Value {
     let mut value = comparison.json();
+    bound::add_to_json(comparison, &mut value);
     if let Some((by, runs)) = grouped {
         value["groups"] = groups::json(*by, runs);
     }
@@ -272,6 +276,7 @@ fn print(
             ))?;
         }
     }
+    output.print(&bound::sentences(comparison))?;
     match grouped {
         Some((by, runs)) => {
             output.print(&format!("\n{}\n", groups::terminal(*by, runs, output.ink)))

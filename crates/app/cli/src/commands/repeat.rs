@@ -1,5 +1,6 @@
 //! `trainyard compare --seeds`: every policy with several seeds.
 
+use super::bound;
 use super::compare::{
     about, add_parts, conclude, detail, headline, recorded, report_path, sorted_out, write_jobs,
     write_report,
@@ -42,13 +43,15 @@ pub fn run(args: &CompareArgs, text: &str, output: &Output) -> Result<(), Failur
         options::refuse_pool(&options, &given.cluster)?;
         // Only the first is looked into job by job.
         let record = if kept.is_none() { recorded(out) } else { Record::Nothing };
+        let bounds = bound::of(args.run.bound, &given, &options)?;
         let results = side_by_side::run_all(&given, &entrants, &options, (out, record))?;
-        let (done, broken) = sorted_out(&entrants, results);
+        let (mut done, broken) = sorted_out(&entrants, results);
         if !broken.is_empty() {
             // Without this run seeds could not be paired.
             return conclude(&given, &done, broken);
         }
         trouble = trouble.and(conclude(&given, &done, broken));
+        bound::add(&mut done, bounds.as_ref());
         add(&mut policies, &done);
         if let Some(parts) = &mut parts {
             add_parts(parts, &given, &done);

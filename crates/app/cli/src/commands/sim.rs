@@ -1,5 +1,6 @@
 //! `trainyard sim`: one policy, in full.
 
+use super::bound;
 use super::compare::{
     Grouped, about, about_jobs, conclude, conclude_named, detail, grouped, headline, json_with,
     parts, prepare, prepare_compact, sorted_out, write_jobs, write_report,
@@ -33,7 +34,11 @@ fn lists_jobs(args: &SimArgs) -> bool {
     let RunArgs { world, out, .. } = &args.run;
     let report = out.report.as_ref().is_some_and(|path| path.as_os_str() != "none");
     let files = [&args.log, &args.chrome_trace, &out.svg, &out.png, &out.jobs_out];
-    report || files.into_iter().any(Option::is_some) || out.by.is_some() || world.measure.is_some()
+    report
+        || files.into_iter().any(Option::is_some)
+        || out.by.is_some()
+        || world.measure.is_some()
+        || args.run.bound
 }
 
 /// Runs a policy on jobs that are made when they come and go when they have ended.
@@ -65,8 +70,10 @@ fn run_whole(
     let RunArgs { stages, world, out, .. } = &args.run;
     let entrants = [choice::entrant_alone(&args.policy, stages, world.semantics)?];
     let record = recorded(args);
+    let bounds = bound::of(args.run.bound, given, options)?;
     let results = side_by_side::run_all(given, &entrants, options, (out, record))?;
-    let (done, broken) = sorted_out(&entrants, results);
+    let (mut done, broken) = sorted_out(&entrants, results);
+    bound::add(&mut done, bounds.as_ref());
     let comparison = Comparison {
         about: about(given, &args.run, options),
         runs: done.iter().map(|one| one.run.clone()).collect(),
@@ -119,6 +126,9 @@ fn print(
         output.print(&format!("{key} = {value}\n"))?;
     }
     output.print(&format!("\n{}", table::terminal_one(run, output.ink)))?;
+    if run.summary.bound.is_some() {
+        output.print(&format!("\n{}", bound::sentences(comparison)))?;
+    }
     if let Some((by, runs)) = groups {
         let table = trainyard_report::groups::terminal(*by, runs, output.ink);
         output.print(&format!("\n{table}"))?;
