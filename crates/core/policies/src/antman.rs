@@ -35,7 +35,7 @@ pub const ENTRY: PolicyEntry = Entry {
         ("guests_max", "the most opportunistic jobs on a GPU"),
         (
             "memory_floor",
-            "the part of its memory that an opportunistic job has at least; the rest may lie in the host's memory",
+            "the part of its memory that an opportunistic job has at least, such as 0.1; the rest may lie in the host's memory",
         ),
         (
             "fill",
@@ -88,7 +88,8 @@ impl Default for Settings {
             retry: Span::secs(600),
             across_tenants: false,
             guests_max: 1,
-            memory_floor: 0.1,
+            // Until a machine moves memory to its host a lower cap ends a program that does not expect it.
+            memory_floor: 1.0,
             fill: Passing::Backfill,
         }
     }

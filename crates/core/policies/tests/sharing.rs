@@ -237,10 +237,10 @@ fn no_memory_is_left_that_is_missed(engine: &Engine, beside: &Beside<'_>) -> boo
 #[test]
 fn antman_lets_opportunistic_jobs_spill_and_no_others() {
     for (seed, policy) in [
-        (0, "antman"),
-        (1, "antman"),
-        (2, "antman guests_max=2"),
-        (3, "antman guests_max=3 fill=hold"),
+        (0, "antman memory_floor=0.1"),
+        (1, "antman memory_floor=0.1"),
+        (2, "antman memory_floor=0.1 guests_max=2"),
+        (3, "antman memory_floor=0.1 guests_max=3 fill=hold"),
         (4, "antman guests_max=3 memory_floor=0.5 fill=strict"),
     ] {
         // Where decisions take time memory is given back a little later than it came free.
