@@ -418,7 +418,9 @@ impl Engine {
                         |live: &Live| live.state.attempt == attempt && live.state.is_placed();
                     match live.filter(|live| holds(live)) {
                         // While it was put aside its clock stood still.
-                        Some(live) if live.spec.run_max.is_some_and(|max| live.state.ran(at) < max) => {
+                        Some(live)
+                            if live.spec.run_max.is_some_and(|max| live.state.ran(at) < max) =>
+                        {
                             let limit = live.spec.run_max.unwrap_or(Span::ZERO);
                             let left = limit.minus(live.state.ran(at));
                             self.timers.insert((at + left, Timer::Limit(job, attempt)));

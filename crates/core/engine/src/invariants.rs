@@ -63,9 +63,11 @@ impl Engine {
     /// Shared GPUs are counted, and no two jobs of tenants that are kept apart are planned on the same one.
     fn assert_apart(&self) {
         let planned = |job| self.state.live(job).and_then(|live| live.state.planned.as_ref());
-        let shares = self.state.granted.iter().filter(|job| {
-            planned(*job).is_some_and(trainyard_types::Allocation::is_shared)
-        });
+        let shares = self
+            .state
+            .granted
+            .iter()
+            .filter(|job| planned(*job).is_some_and(trainyard_types::Allocation::is_shared));
         assert_eq!(shares.count() as u32, self.state.sharing, "shared grants are counted wrongly");
     }
 

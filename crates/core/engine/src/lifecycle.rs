@@ -483,8 +483,7 @@ impl Engine {
         state.waiting.remove(job);
         state.unadmitted.remove(job);
         state.changed.push(job);
-        let stays =
-            |live: &Live| live.state.is_placed() || live.state.phase == Phase::Suspended;
+        let stays = |live: &Live| live.state.is_placed() || live.state.phase == Phase::Suspended;
         if !state.live(job).is_some_and(stays) {
             self.enter(at, job, Phase::Blocked);
         }

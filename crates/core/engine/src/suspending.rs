@@ -11,8 +11,7 @@
 use crate::engine::{Engine, Timer};
 use trainyard_framework::{Live, SuspendCost};
 use trainyard_types::{
-    Action, Allocation, AsideSpans, Attempt, End, JobId, NodeId, Phase, Span, Suspended,
-    Time, Why,
+    Action, Allocation, AsideSpans, Attempt, End, JobId, NodeId, Phase, Span, Suspended, Time, Why,
 };
 
 /// How a running job is stopped for another one.
@@ -232,7 +231,8 @@ impl Engine {
         for job in jobs {
             let Some(live) = self.state.live(job) else { continue };
             let attempt = live.state.attempt;
-            let own = live.state.suspended.as_ref().filter(|_| live.state.phase == Phase::Suspended);
+            let own =
+                live.state.suspended.as_ref().filter(|_| live.state.phase == Phase::Suspended);
             if own.is_some_and(|own| own.home.placement.mask(node) & mask != 0) {
                 self.unplan(at, job);
                 self.discard(job, attempt, Why::Machine);

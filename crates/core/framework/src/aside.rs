@@ -32,12 +32,7 @@ impl Aside {
 
     /// The node whose memory a job would take and how much, if jobs like it were ever put aside: one process on one GPU
     /// that it has for itself. Nothing else was tried.
-    pub fn need(
-        &self,
-        spec: &Job,
-        held: &Allocation,
-        cluster: &Cluster,
-    ) -> Option<(NodeId, u64)> {
+    pub fn need(&self, spec: &Job, held: &Allocation, cluster: &Cluster) -> Option<(NodeId, u64)> {
         if held.placement.gpus() != 1
             || held.shares.iter().any(|share| *share != Share::Whole)
             || self.refused.contains(&spec.id)

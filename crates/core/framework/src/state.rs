@@ -4,7 +4,8 @@ use crate::{Aside, Windows};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trainyard_types::{
-    Allocation, Cluster, GpuType, IdMap, IdSet, Job, JobId, JobState, PoolId, Span, TenantId, Tenants, Time,
+    Allocation, Cluster, GpuType, IdMap, IdSet, Job, JobId, JobState, PoolId, Span, TenantId,
+    Tenants, Time,
 };
 
 /// A job that is not over.
@@ -191,8 +192,7 @@ impl State {
                 |live: &Live| other != job && !self.tenants.may_share(tenant, live.spec.tenant);
             self.live(other).is_some_and(stranger)
                 && plan(other).is_some_and(|there| {
-                    (there.is_shared() || to.is_shared())
-                        && there.placement.overlaps(&to.placement)
+                    (there.is_shared() || to.is_shared()) && there.placement.overlaps(&to.placement)
                 })
         })
     }

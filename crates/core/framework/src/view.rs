@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use trainyard_profile::training::StepTime;
 use trainyard_profile::{
-    BatchLimits, Batches, ChangeCost, Features, HostTable, Monitored, PairSource, StageTimes, SuspendCost,
-    UsageSource,
+    BatchLimits, Batches, ChangeCost, Features, HostTable, Monitored, PairSource, StageTimes,
+    SuspendCost, UsageSource,
 };
 use trainyard_types::{
     Cluster, Config, GpuType, Job, JobId, JobState, Load, ModelId, Placement, Rate, Sample, Span,
@@ -517,9 +517,8 @@ impl<'a> View<'a> {
         let leased = planned.lease_until.is_some_and(|until| until > self.now);
         let fresh = job.state.last_start.is_some_and(|at| at + job.spec.min_run > self.now);
         // What would lose all that it did is stopped for others only where it can be put aside.
-        let keeps = |job: JobRef<'_>| {
-            job.spec.saves || self.state().aside.takes(job, self.cluster())
-        };
+        let keeps =
+            |job: JobRef<'_>| job.spec.saves || self.state().aside.takes(job, self.cluster());
         job.spec.preemptible && !leased && !fresh && keeps(job)
     }
 }

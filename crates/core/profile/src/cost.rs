@@ -34,7 +34,8 @@ const DRIVER_BACK: (f64, f64) = (0.164, 1.820e-4);
 impl SuspendCost {
     /// What the driver takes for a process with so much in the memory of its GPU.
     pub fn by_driver(memory_mib: u64) -> SuspendCost {
-        let line = |(fixed, each): (f64, f64)| Span::from_secs_f64(fixed + each * memory_mib as f64);
+        let line =
+            |(fixed, each): (f64, f64)| Span::from_secs_f64(fixed + each * memory_mib as f64);
         SuspendCost { out: line(DRIVER_OUT), back: line(DRIVER_BACK) }
     }
 

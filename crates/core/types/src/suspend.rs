@@ -72,7 +72,9 @@ mod tests {
         assert_eq!(rule, SuspendRule { memory_mib: 500, away_max: Span::secs(90) });
         assert_eq!(rule.to_string().parse(), Ok(rule));
         assert_eq!("0".parse::<SuspendRule>().unwrap().memory_mib, 0);
-        for text in ["", "64", "GiB", "64 parsecs", "-1GiB", "64GiB,away", "64GiB,for=1s", "64GiB,away=x"] {
+        for text in
+            ["", "64", "GiB", "64 parsecs", "-1GiB", "64GiB,away", "64GiB,for=1s", "64GiB,away=x"]
+        {
             assert_eq!(text.parse::<SuspendRule>(), Err(NoSuspendRule), "{text}");
         }
     }

@@ -104,8 +104,7 @@ fn every_policy_survives_the_loss_of_nodes_and_of_single_gpus() {
 fn every_policy_serves_everyone_where_jobs_are_put_aside_and_nodes_fail() {
     let mut options = strict_options();
     options.costs = CostModel::Flat { save: Span::secs(60), start: Span::secs(120) };
-    options.setup.suspend =
-        Some(SuspendRule { memory_mib: 64 << 10, away_max: Span::secs(1200) });
+    options.setup.suspend = Some(SuspendRule { memory_mib: 64 << 10, away_max: Span::secs(1200) });
     options.failures = Some(FailureModel {
         between: Span::secs(80_000),
         repair: Span::secs(3_000),
@@ -171,7 +170,8 @@ fn no_policy_puts_jobs_of_two_tenants_on_a_gpu_unless_both_allow_it() {
         for tenant in tenants.iter().rev().take(2) {
             workload.tenants.set_shares_gpus(*tenant, true);
         }
-        for (index, one) in workload.jobs.iter_mut().enumerate().filter(|(index, _)| index % 3 == 0) {
+        for (index, one) in workload.jobs.iter_mut().enumerate().filter(|(index, _)| index % 3 == 0)
+        {
             let want = &mut Arc::make_mut(&mut one.job).want;
             (want.gpus, want.gpus_min, want.gpus_max) = (1, 1, 1);
             want.permille = [300, 500, 700][index % 9 / 3];

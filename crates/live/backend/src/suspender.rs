@@ -162,7 +162,9 @@ fn obey(request: &Request) -> Result<Answer, String> {
 fn belongs(request: &Request, pid: i32, began: u64) -> Result<bool, String> {
     let Some(process) = processes::one(pid) else { return Ok(false) };
     if process.began_ticks != began {
-        return Err(format!("process {pid} is not the one that was meant: its number is used again"));
+        return Err(format!(
+            "process {pid} is not the one that was meant: its number is used again"
+        ));
     }
     if process.is_zombie {
         return Ok(false);
@@ -197,7 +199,9 @@ fn suspend(calls: &Calls, known: &[(i32, Identity)], memory_mib: u64) -> Result<
     let mut users = Vec::new();
     for (pid, identity) in known {
         match calls.stage(*pid) {
-            Ok(Stage::Running | Stage::Locked | Stage::Checkpointed) => users.push((*pid, identity)),
+            Ok(Stage::Running | Stage::Locked | Stage::Checkpointed) => {
+                users.push((*pid, identity))
+            }
             Ok(Stage::Failed) => return Err(format!("the driver has given up process {pid}")),
             // It does not use the driver.
             Err(_) => {}

@@ -134,8 +134,7 @@ impl Calls {
 
     /// Makes its calls of the driver wait, once what it gave the GPU is done; gives up after a while.
     pub fn lock(&self, pid: i32, timeout_ms: u32) -> Result<(), Refusal> {
-        let mut arguments =
-            LockArguments { timeout_ms, reserved: 0, reserved_words: [0; 7] };
+        let mut arguments = LockArguments { timeout_ms, reserved: 0, reserved_words: [0; 7] };
         // SAFETY: the arguments have the size that the driver expects and live until it comes back.
         let code = unsafe { (self.lock)(pid, (&raw mut arguments).cast()) };
         self.check("cuCheckpointProcessLock", pid, code)

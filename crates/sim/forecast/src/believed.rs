@@ -6,8 +6,7 @@ use trainyard_framework::Beliefs;
 use trainyard_profile::training::StepTime;
 use trainyard_profile::{
     BatchLimits, Batches, ChangeCost, Features, HostTable, Monitored, Pace, PairSource, StageTimes,
-    SuspendCost,
-    UsageSource,
+    SuspendCost, UsageSource,
 };
 use trainyard_sim::Truth;
 use trainyard_types::{Config, GpuType, Job, JobId, ModelId, Rate, Span, Work};

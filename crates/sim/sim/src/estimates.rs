@@ -6,8 +6,8 @@ use std::sync::Arc;
 use trainyard_framework::Beliefs;
 use trainyard_profile::training::StepTime;
 use trainyard_profile::{
-    BatchLimits, Batches, ChangeCost, Features, HostTable, Monitored, PairSource, Speeds, SuspendCost,
-    StageTimes, UsageSource,
+    BatchLimits, Batches, ChangeCost, Features, HostTable, Monitored, PairSource, Speeds,
+    StageTimes, SuspendCost, UsageSource,
 };
 use trainyard_types::{Config, GpuType, Job, ModelId, Rate, Span, Traffic, Work};
 

@@ -463,7 +463,13 @@ impl<'a> World<'a> {
     }
 
     /// What follows when a job has left: the jobs that shared GPUs with it run faster.
-    pub(crate) fn depart(&mut self, at: Time, placed: &Placed, event: Event, events: &mut Vec<Event>) {
+    pub(crate) fn depart(
+        &mut self,
+        at: Time,
+        placed: &Placed,
+        event: Event,
+        events: &mut Vec<Event>,
+    ) {
         events.push(event);
         let mut met = self.occupants_of(&placed.allocation.placement);
         if !self.freed.is_empty() {

@@ -35,8 +35,14 @@ fn unmodified_jobs_take_turns_in_host_memory_and_a_daemon_that_is_killed_finds_t
     let Some(fake) = FakeDriver::new(&fresh_folder("aside-driver")) else { return };
     let library = fake.library().display().to_string();
     let options = [
-        "--gpus", "1", "--policy", "gandiva:quantum=2s,overhead=1,packing=off",
-        "--suspend-memory", "4GiB,away=1h", "--driver-library", &library,
+        "--gpus",
+        "1",
+        "--policy",
+        "gandiva:quantum=2s,overhead=1,packing=off",
+        "--suspend-memory",
+        "4GiB,away=1h",
+        "--driver-library",
+        &library,
     ];
     let mut daemon = Daemon::start_with("aside", &options);
     let first = submit(&daemon, &fake, "first", 100);
@@ -48,7 +54,10 @@ fn unmodified_jobs_take_turns_in_host_memory_and_a_daemon_that_is_killed_finds_t
     sleep(Duration::from_millis(500));
     daemon.start_again();
     for (job, name) in [(&first, "first"), (&second, "second")] {
-        wait_for("it ends", || !["running", "starting", "saving", "suspended", "waiting"].contains(&daemon.state(job).as_str()));
+        wait_for("it ends", || {
+            !["running", "starting", "saving", "suspended", "waiting"]
+                .contains(&daemon.state(job).as_str())
+        });
         assert_eq!(daemon.state(job), "finished", "{}", daemon.said(&["events"]));
         let log = daemon.said(&["logs", job]);
         let steps = log.lines().filter(|line| line.starts_with(name)).count();
@@ -56,7 +65,8 @@ fn unmodified_jobs_take_turns_in_host_memory_and_a_daemon_that_is_killed_finds_t
         assert!(daemon.said(&["show", job]).contains("attempt"), "it is shown");
     }
     let events = daemon.said(&["events"]);
-    for text in ["is put aside in host memory", "is put aside: ", "goes on where it was put aside"] {
+    for text in ["is put aside in host memory", "is put aside: ", "goes on where it was put aside"]
+    {
         assert!(events.contains(text), "{text}: {events}");
     }
     assert_eq!(daemon.json(&["acct", "--json"])["usage"][0]["launches"], 2, "the same attempts");
@@ -75,7 +85,8 @@ fn memory_that_makes_no_sense_is_refused_and_a_driver_that_cannot_is_told() {
         ("900TiB", "at most the RAM of this machine"),
     ] {
         let state = folder.join("s").display().to_string();
-        let words = ["serve", "--state", &state, "--gpus", "1", "--no-page", "--suspend-memory", text];
+        let words =
+            ["serve", "--state", &state, "--gpus", "1", "--no-page", "--suspend-memory", text];
         let refused = ran(program(&folder, &words));
         assert_eq!(refused.code, 2, "{text}: {}", refused.err);
         assert!(refused.err.contains(expected), "{text}: {}", refused.err);

@@ -52,7 +52,10 @@ impl Aside {
 
     /// Takes an order, once: it comes by file and by message, and only a newer one counts.
     pub(super) fn obey(&mut self, post: &KeeperState, order: AsideOrder) {
-        if self.order.as_ref().is_some_and(|own| (own.number, !own.aside) >= (order.number, !order.aside))
+        if self
+            .order
+            .as_ref()
+            .is_some_and(|own| (own.number, !own.aside) >= (order.number, !order.aside))
         {
             return;
         }
@@ -173,8 +176,7 @@ impl Aside {
     fn limit(&self, post: &KeeperState, more_mib: u64) {
         let (Some(cgroup), limits) = (&post.cgroup, post.order.limits) else { return };
         if limits.memory_mib > 0 {
-            let _ = cgroup
-                .limit(&Limits { memory_mib: limits.memory_mib + more_mib, ..limits });
+            let _ = cgroup.limit(&Limits { memory_mib: limits.memory_mib + more_mib, ..limits });
         }
     }
 

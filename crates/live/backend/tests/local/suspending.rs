@@ -94,7 +94,8 @@ fn a_process_that_knows_nothing_of_it_is_put_aside_and_goes_on_where_it_was() {
 }
 
 #[test]
-fn an_attempt_that_is_put_aside_comes_back_to_save_when_it_is_stopped_and_is_killed_at_once_without_grace() {
+fn an_attempt_that_is_put_aside_comes_back_to_save_when_it_is_stopped_and_is_killed_at_once_without_grace()
+ {
     for (name, grace, code) in [("aside-save", 20.0, Some(85)), ("aside-kill", 0.0, None)] {
         let Some((mut yard, fake)) = yard(name) else { return };
         yard.launch(job(&fake.counts()));
@@ -122,7 +123,11 @@ fn what_cannot_be_put_aside_is_said_with_its_reason_and_runs_on() {
         let Some((mut yard, fake)) = yard(name) else { return };
         fake.behaves(behaviour);
         let folder = fake.library().parent().unwrap().to_path_buf();
-        let begins = if name == "aside-two" { format!("echo 0 > $F/$$; {begins}") } else { begins.to_owned() };
+        let begins = if name == "aside-two" {
+            format!("echo 0 > $F/$$; {begins}")
+        } else {
+            begins.to_owned()
+        };
         let text = format!(
             "F={}; {begins} echo pid $$; n=0; while :; do n=$((n+1)); echo step $n; sleep 0.05; done",
             folder.display()

@@ -236,13 +236,10 @@ impl Core {
     }
 
     pub(super) fn is_current(&self, job: JobId, attempt: Attempt) -> bool {
-        self.engine
-            .state()
-            .live(job)
-            .is_some_and(|live| {
-                let here = live.state.is_placed() || live.state.phase == Phase::Suspended;
-                live.state.attempt == attempt && here
-            })
+        self.engine.state().live(job).is_some_and(|live| {
+            let here = live.state.is_placed() || live.state.phase == Phase::Suspended;
+            live.state.attempt == attempt && here
+        })
     }
 
     pub(super) fn phase(&self, job: JobId) -> Option<Phase> {

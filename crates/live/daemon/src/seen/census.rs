@@ -48,7 +48,8 @@ impl Census {
     /// Jobs of one tenant by phase, those that hold GPUs and phases without jobs left out.
     pub(crate) fn pending(&self, tenant: usize) -> impl Iterator<Item = (&'static str, u64)> {
         let own = self.counts[tenant];
-        let before = [Phase::Blocked, Phase::Unadmitted, Phase::Waiting, Phase::Suspended].into_iter();
+        let before =
+            [Phase::Blocked, Phase::Unadmitted, Phase::Waiting, Phase::Suspended].into_iter();
         before.map(move |phase| (phase.name(), own[phase as usize])).filter(|one| one.1 > 0)
     }
 

@@ -18,10 +18,8 @@ impl DaemonSnapshot {
         let explained = self.outlook.explain(job)?;
         let state = &self.snapshot.state;
         let live = state.live(job)?;
-        let waits = matches!(
-            live.state.phase,
-            Phase::Waiting | Phase::Suspended | Phase::Unadmitted
-        );
+        let waits =
+            matches!(live.state.phase, Phase::Waiting | Phase::Suspended | Phase::Unadmitted);
         let blockers = if waits { blockers(self, &live.spec.want) } else { Vec::new() };
         let nearest =
             explained.reasons.first().and_then(|reason| self.nearest(live, reason, &blockers));

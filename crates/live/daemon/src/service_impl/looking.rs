@@ -185,7 +185,8 @@ impl ServiceImpl {
                 let own = held.permille.map_or(whole, |permille| permille as f64 / 1000.0);
                 sum.gpu_hours += hours * own;
                 sum.shared_gpu_hours += held.permille.map_or(0.0, |_| hours * own);
-                sum.cost += hours * held.price_per_hour * if whole > 0.0 { own / whole } else { 0.0 };
+                sum.cost +=
+                    hours * held.price_per_hour * if whole > 0.0 { own / whole } else { 0.0 };
             }
         }
         Ok(sums.into_values().map(|(sum, _)| sum).collect())
