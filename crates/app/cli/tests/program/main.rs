@@ -17,8 +17,6 @@ mod escapes;
 mod expecting;
 #[cfg(feature = "live")]
 #[path = "../../../../live/backend/tests/fixtures/fake_driver.rs"]
-// This program asks less of it than the backend's tests do.
-#[allow(dead_code)]
 mod fake_driver;
 #[cfg(feature = "live")]
 #[path = "../../../../live/backend/tests/fixtures/fake_nvml.rs"]

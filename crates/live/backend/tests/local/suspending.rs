@@ -16,6 +16,21 @@ fn yard(name: &str) -> Option<(Yard, FakeDriver)> {
     Some((Yard::with(LocalOptions { driver, ..options }), fake))
 }
 
+/// What goes wrong with the driver from now on; nothing does with an empty text.
+fn behaves(fake: &FakeDriver, how: &str) {
+    std::fs::write(fake.library().with_file_name("behaviour"), how).unwrap();
+}
+
+/// A script that uses the GPU, counts into its output and saves when it is asked to.
+fn counts(fake: &FakeDriver) -> String {
+    let library = fake.library();
+    let folder = library.parent().unwrap().display();
+    format!(
+        "echo 0 > {folder}/$$; trap 'echo 41 > \"$TRAINYARD_ACK_FILE\"; exit 85' TERM; \
+         echo pid $$; n=0; while :; do n=$((n+1)); echo step $n; sleep 0.05; done"
+    )
+}
+
 fn job(text: &str) -> LaunchOrder {
     LaunchOrder { gpus: vec![0], devices: vec!["0".to_owned()], ..script(1, text) }
 }
@@ -58,7 +73,7 @@ fn stands_still(yard: &Yard) {
 fn a_process_that_knows_nothing_of_it_is_put_aside_and_goes_on_where_it_was() {
     let Some((mut yard, fake)) = yard("aside") else { return };
     assert_eq!(yard.backend().cannot_suspend(), None);
-    yard.launch(job(&fake.counts()));
+    yard.launch(job(&counts(&fake)));
     let own = pid(&yard);
     order(&mut yard, 1, true);
     let put = seen(&yard);
@@ -98,7 +113,7 @@ fn an_attempt_that_is_put_aside_comes_back_to_save_when_it_is_stopped_and_is_kil
  {
     for (name, grace, code) in [("aside-save", 20.0, Some(85)), ("aside-kill", 0.0, None)] {
         let Some((mut yard, fake)) = yard(name) else { return };
-        yard.launch(job(&fake.counts()));
+        yard.launch(job(&counts(&fake)));
         pid(&yard);
         order(&mut yard, 1, true);
         assert!(seen(&yard).aside);
@@ -121,7 +136,7 @@ fn what_cannot_be_put_aside_is_said_with_its_reason_and_runs_on() {
     ];
     for (name, begins, behaviour, expected) in cases {
         let Some((mut yard, fake)) = yard(name) else { return };
-        fake.behaves(behaviour);
+        behaves(&fake, behaviour);
         let folder = fake.library().parent().unwrap().to_path_buf();
         let begins = if name == "aside-two" {
             format!("echo 0 > $F/$$; {begins}")
@@ -148,7 +163,7 @@ fn what_cannot_be_put_aside_is_said_with_its_reason_and_runs_on() {
 #[test]
 fn host_memory_that_is_not_there_is_not_promised() {
     let Some((mut yard, fake)) = yard("aside-memory") else { return };
-    yard.launch(job(&fake.counts()));
+    yard.launch(job(&counts(&fake)));
     pid(&yard);
     let order = AsideOrder { number: 1, aside: true, memory_mib: 1 << 40, library: None };
     yard.backend().obey(Order::Aside(JobId(1), Attempt(1), order));
@@ -161,9 +176,9 @@ fn host_memory_that_is_not_there_is_not_promised() {
 #[test]
 fn a_driver_that_crashes_takes_its_child_along_and_the_attempt_runs_on() {
     let Some((mut yard, fake)) = yard("aside-crash") else { return };
-    yard.launch(job(&fake.counts()));
+    yard.launch(job(&counts(&fake)));
     pid(&yard);
-    fake.behaves("crash");
+    behaves(&fake, "crash");
     order(&mut yard, 1, true);
     let why = seen(&yard).refused.unwrap_or_default();
     assert!(why.contains("ended without an answer"), "{why}");
@@ -176,11 +191,11 @@ fn a_driver_that_crashes_takes_its_child_along_and_the_attempt_runs_on() {
 #[test]
 fn what_cannot_be_brought_back_is_lost_by_no_fault_of_its_own() {
     let Some((mut yard, fake)) = yard("aside-lost") else { return };
-    yard.launch(job(&fake.counts()));
+    yard.launch(job(&counts(&fake)));
     let own = pid(&yard);
     order(&mut yard, 1, true);
     assert!(seen(&yard).aside);
-    fake.behaves("no-restore");
+    behaves(&fake, "no-restore");
     order(&mut yard, 1, false);
     let exit = yard.until_ended();
     assert!(exit.lost, "{exit:?}");

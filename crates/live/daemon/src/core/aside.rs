@@ -3,7 +3,7 @@
 use super::Core;
 use serde_json::json;
 use trainyard_backend::{AsideOrder, AsideSeen, Order};
-use trainyard_types::{Attempt, Event, JobId, Phase};
+use trainyard_types::{Allocation, Attempt, Event, JobId, Phase};
 
 impl Core {
     /// Has the backend put a job aside.
@@ -18,11 +18,15 @@ impl Core {
     }
 
     /// Has the backend bring it back.
-    pub(super) fn resume(&mut self, job: JobId, attempt: Attempt) {
+    pub(super) fn resume(&mut self, job: JobId, attempt: Attempt, to: &Allocation) {
         let sentence = format!("job {} attempt {} comes back on its GPUs", job.0, attempt.0);
         self.event("resuming", Some(job), &sentence, json!({ "attempt": attempt.0 }));
         self.note_held(job, false);
         self.order_aside(job, attempt, false);
+        if to.is_shared() {
+            // It went as one that had its GPU for itself.
+            self.change_share(job, attempt, to);
+        }
     }
 
     fn order_aside(&mut self, job: JobId, attempt: Attempt, aside: bool) {

@@ -27,7 +27,9 @@ impl Core {
                 Action::Suspend { job, attempt, memory_mib } => {
                     self.suspend(job, attempt, memory_mib);
                 }
-                Action::Resume { job, attempt, .. } => self.resume(job, attempt),
+                Action::Resume { job, attempt, allocation } => {
+                    self.resume(job, attempt, &allocation);
+                }
                 // What is left to do for a job that is over is done when its record is written.
                 Action::Ended { .. } => {}
             }
