@@ -181,7 +181,7 @@ fn in_branches(count: usize, branches: usize) -> Result<Graph> {
     let bytes = |at: usize| 1e5 * (1 + at * 5 % 13) as f64;
     let mut edges: Vec<Edge> = Vec::new();
     for at in 1..count - 1 {
-        let from = if at <= branches { 0 } else { at - branches };
+        let from = at.saturating_sub(branches);
         edges.push(Edge { from, to: at, bytes: bytes(at) });
     }
     for at in count - 1 - branches..count - 1 {
