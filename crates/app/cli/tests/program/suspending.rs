@@ -38,7 +38,7 @@ fn unmodified_jobs_take_turns_in_host_memory_and_a_daemon_that_is_killed_finds_t
         "--gpus",
         "1",
         "--policy",
-        "gandiva:quantum=2s,overhead=1,packing=off",
+        "tiresias:thresholds=[1s]",
         "--suspend-memory",
         "4GiB,away=1h",
         "--driver-library",
@@ -88,7 +88,7 @@ fn memory_that_makes_no_sense_is_refused_and_a_driver_that_cannot_is_told() {
         let words =
             ["serve", "--state", &state, "--gpus", "1", "--no-page", "--suspend-memory", text];
         let refused = ran(program(&folder, &words));
-        assert_eq!(refused.code, 2, "{text}: {}", refused.err);
+        assert_eq!(refused.code, 3, "{text}: {}", refused.err);
         assert!(refused.err.contains(expected), "{text}: {}", refused.err);
     }
     let _ = fs::remove_dir_all(&folder);
