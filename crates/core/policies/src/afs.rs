@@ -55,9 +55,6 @@ pub(crate) fn second_wins(first: &NextStep, second: &NextStep) -> bool {
     (b.gain_after > a.gain_before) != swapped
 }
 
-/// Who stands on one side of a match: the place of a player, and where it stands.
-type Side<T> = Option<(u32, T)>;
-
 /// Finds the player that wins all its matches, by place; a player that left takes no part.
 ///
 /// Where two sides of the tree meet, the one that lost stays with what it stands for, so that a match reads one place.
@@ -65,7 +62,7 @@ type Side<T> = Option<(u32, T)>;
 /// other side.
 pub(crate) struct Knockout<T> {
     /// A heap of losers: node `k` is above `2 k` and `2 k + 1`; leaves, below, are not kept. The first is the winner.
-    losers: Vec<Side<T>>,
+    losers: Vec<Option<(u32, T)>>,
 }
 
 impl<T> Knockout<T> {
