@@ -69,7 +69,7 @@ fn what_cannot_be_served_is_refused_by_name() {
     let cases: [(&[&str], &str); 11] = [
         (&["serving", "sim", "-d", "clockwrk"], "did you mean `clockwork`"),
         (&["serving", "sim", "-d", "triton:dealy=1ms"], "did you mean `delay`"),
-        (&["serving", "sim", "-d", "paged"], "a discipline of language models"),
+        (&["serving", "sim", "-d", "paged"], "a discipline of whole inferences"),
         (&["serving", "sim", "--models", "llama-8b", "-d", "split"], "2 at least for `split`"),
         (&["serving", "sim", "--models", "resnet5"], "did you mean `resnet50`"),
         (&["serving", "sim", "--generate", "rat=5"], "did you mean `rate`"),
