@@ -141,15 +141,16 @@ def suspended_mib(rows, memory_gib):
     return 1024 * memory_gib * sum(row["state"] == "suspended" for row in rows)
 
 
-def aside(bench, count=10, memory_gib=16, limit_gib=64, seconds=25):
+def aside(bench, count=10, memory_gib=16, limit_gib=64, seconds=12):
     """Ten unmodified jobs of 16 GB take turns on one GPU; never more than 64 GB of them are put aside."""
     dry = bench.given.device == "driver"
-    steps, quantum = (100, "2s") if dry else (40 * seconds, "12s")
+    steps, served = (100, "1s") if dry else (40 * seconds, "8s")
     # In a dry run as much is put aside in proportion, of memory that nothing really takes.
     memory, limit = (1, 4) if dry else (memory_gib, limit_gib)
     solo, _, checksum = alone(bench, "medium", steps, memory)
     bench.say(f"alone: {solo:.1f} s")
-    policy = f"gandiva:quantum={quantum},overhead=1,packing=off"
+    # Gandiva makes its turns as long as a stop by checkpoint and a start cost, and jobs this short would never share.
+    policy = f"tiresias:thresholds=[{served}]"
     daemon = bench.keep(Daemon(bench, policy, f"{limit}GiB,away=1h"))
     most = [0]
 

@@ -222,7 +222,7 @@ mod tests {
         // The faster of two jobs would run into the other without its moments.
         let quick = |aligned: Option<Aligned>| {
             let mut one = turn(0.0, aligned);
-            one.job.computes = 0.44;
+            one.job.bytes = 44.0;
             settled(
                 &[one, turn(0.5, aligned.map(|told| Aligned { shift: 0.5, ..told }))],
                 &[100.0],
