@@ -97,22 +97,6 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
             format!("mtbf={},repair={}{gpus}", model.between, model.repair)
         }
     };
-    let lending = match &options.lending {
-        None => "none".to_owned(),
-        Some(law) if !law.trace.is_empty() => format!(
-            "pool={},trace of {} changes,period={},headroom={},every={},noise={}",
-            law.pool,
-            law.trace.len(),
-            law.period,
-            law.headroom,
-            law.every,
-            law.noise
-        ),
-        Some(law) => format!(
-            "pool={},low={},high={},period={},headroom={},every={},noise={}",
-            law.pool, law.low, law.high, law.period, law.headroom, law.every, law.noise
-        ),
-    };
     let DecisionCost { fixed, per_job } = options.decision_cost;
     let rounding = match options.rounding {
         Rounding::Exact => "exact",
@@ -144,7 +128,7 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
         ("interference", options.interference.to_string()),
         ("decision-cost", format!("fixed={fixed},per-job={per_job}")),
         ("failures", failures),
-        ("lend", lending),
+        ("lend", lent(options)),
         ("checkpoint-every", options.checkpoint_every.to_string()),
         ("measured", measured),
     ]
@@ -155,6 +139,26 @@ pub fn listed(args: &WorldArgs, options: &Options) -> Vec<(String, String)> {
     .chain(of_setup(&options.setup))
     .map(|(key, value)| (key.to_owned(), value))
     .collect()
+}
+
+/// What nodes are lent, and by which law.
+fn lent(options: &Options) -> String {
+    match &options.lending {
+        None => "none".to_owned(),
+        Some(law) if !law.trace.is_empty() => format!(
+            "pool={},trace of {} changes,period={},headroom={},every={},noise={}",
+            law.pool,
+            law.trace.len(),
+            law.period,
+            law.headroom,
+            law.every,
+            law.noise
+        ),
+        Some(law) => format!(
+            "pool={},low={},high={},period={},headroom={},every={},noise={}",
+            law.pool, law.low, law.high, law.period, law.headroom, law.every, law.noise
+        ),
+    }
 }
 
 /// Settings of the engine that are listed where they are not as usual.

@@ -134,7 +134,7 @@ impl Engine {
     }
 
     /// Whether no other job is in the way any more, by what is in use and not by what is planned.
-    fn has_really_room(&self, real: &Occupancy, planned: &Allocation) -> bool {
+    pub(crate) fn has_really_room(&self, real: &Occupancy, planned: &Allocation) -> bool {
         let cluster = &self.state.cluster;
         let mut nodes = planned.placement.masks().iter();
         let alone = |node: NodeId| real.used(node, cluster.node(node).mask()) == 0;

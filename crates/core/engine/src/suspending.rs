@@ -3,7 +3,7 @@
 //! There are three ways to stop a job for another one: put it aside, let it save and exit, or kill it. The cheapest is
 //! taken, by what was measured of the job before or else by what is believed. A job that is put aside keeps its attempt,
 //! waits in the queue like any other, and is tied to its own GPUs for a while; its time limit stands still. When it must
-//! leave for good (it is to go on elsewhere, or nobody lets it go on) it gets its GPUs once more to save, where they are
+//! leave for good (it is to go on elsewhere, or no policy lets it go on) it gets its GPUs once more to save, where they are
 //! free; where they are not it is killed, and what it had not saved is lost and counted.
 //!
 //! Each of these looks at what one job holds, and at the jobs put aside, of which the memory of a node bounds the number.
@@ -199,10 +199,10 @@ impl Engine {
         self.outbox.push(Action::Stop { job, attempt, why });
     }
 
-    /// Whether a job could have its GPUs once more: nobody uses them, and they work.
+    /// Whether a job could have its GPUs once more: no other job uses them, and they work.
     fn can_save_at(&self, home: &Allocation) -> bool {
         let well = |(node, mask): &(NodeId, u64)| mask & !self.machines.sound(*node) == 0;
-        self.real.fits(home) && home.placement.masks().iter().all(well)
+        self.has_really_room(&self.real, home) && home.placement.masks().iter().all(well)
     }
 
     /// Kills a job that is put aside; it goes back to what it saved last.
@@ -214,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// A job that is put aside ends: what it had not saved is of no use to anybody.
+    /// A job that is put aside ends: what it had not saved is lost.
     pub(crate) fn end_aside(&mut self, at: Time, job: JobId, end: End) {
         self.unplan(at, job);
         self.leave_queue(job);
@@ -240,7 +240,7 @@ impl Engine {
         }
     }
 
-    /// A job has waited for its own GPUs for as long as it does: it may go elsewhere. One that nobody lets go on leaves
+    /// A job has waited for its own GPUs for as long as it does: it may go elsewhere. One that is held leaves
     /// as soon as it can save.
     pub(crate) fn away_for_long(&mut self, at: Time, job: JobId, attempt: Attempt) {
         let Some(live) = self.state.live(job) else { return };

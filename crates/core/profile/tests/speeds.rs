@@ -106,7 +106,9 @@ fn partners_and_shares_slow_a_job_down() {
     assert!((part(&mps, &beside) - 0.513).abs() < 1e-9);
     assert!(part(&speeds, &beside) < 1.0 && (part(&speeds, &beside) - 0.513).abs() > 1e-3);
     let beside = alone.clone().with_partners([b, ModelId(0)]);
-    assert!((part(&mps, &beside) - 0.513 * 0.8).abs() < 1e-9, "not measured: the default");
+    let delays = (1.0 / 0.513 - 1.0) + (1.0 / 0.8 - 1.0);
+    let expected = 1.0 / (1.0 + delays);
+    assert!((part(&mps, &beside) - expected).abs() < 1e-9, "not measured: the default, added");
     let mut share = alone.clone();
     share.permille = 250;
     assert!((part(&speeds, &share) - 0.25).abs() < 1e-12);

@@ -140,9 +140,11 @@ fn no_policy_leaves_gpus_idle_that_a_waiting_job_could_use() {
 }
 
 /// Policies that keep GPUs idle beside a gang that would fit, each with the sentence of its page that says why.
-const HOLD_BACK: [(&str, &str); 2] = [
+const HOLD_BACK: [(&str, &str); 4] = [
     ("allox", "those behind it on that type wait until it fits"),
+    ("kueue", "it keeps its quota and waits for room"),
     ("muri-antman", "GPUs that a gang gathers are idle until it has all"),
+    ("volcano", "Jobs beyond that are not looked at, though some would fit"),
 ];
 
 #[test]

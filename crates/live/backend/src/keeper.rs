@@ -50,7 +50,7 @@ pub enum Event {
     /// The job said something.
     Said(FromJob),
     /// The child that calls the driver has an answer.
-    Driver(crate::suspender::Answer),
+    Driver(crate::suspender::DriverAnswer),
     /// There is an order, or may be one in a file.
     Ordered(Option<KeeperOrder>),
 }

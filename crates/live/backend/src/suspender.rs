@@ -19,7 +19,7 @@ use trainyard_driver::{Calls, Identity, Stage};
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// What the GPU was given by the process must be done within this time.
 const LOCK_MS: u32 = 10_000;
-/// Host memory that is left to everybody else, in MiB.
+/// Host memory that is left to all other programs, in MiB.
 const LEFT_MIB: u64 = 512;
 
 /// What a child is to do.
@@ -56,7 +56,7 @@ pub enum What {
 
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct DriverAnswer {
     /// Why it could not be done; nothing if it was.
     pub refused: Option<String>,
     /// The process that was put aside.
@@ -65,7 +65,7 @@ pub struct Answer {
     pub seconds: f64,
     /// Host memory that the process has more than before.
     pub memory_mib: u64,
-    /// Nobody knows how far it came: the child is gone.
+    /// How far it came is not known: the child is gone.
     #[serde(default)]
     pub unsettled: bool,
 }
@@ -114,7 +114,7 @@ pub fn probe(program: &Path, library: Option<&Path>) -> Result<(), String> {
     if let Some(mut output) = child.stdout.take() {
         let _ = output.read_to_string(&mut text);
     }
-    let answer: Answer = serde_json::from_str(&text)
+    let answer: DriverAnswer = serde_json::from_str(&text)
         .map_err(|_| "the child that asks the driver ended without an answer".to_owned())?;
     answer.refused.map_or(Ok(()), Err)
 }
@@ -127,7 +127,7 @@ pub fn main() -> ExitCode {
     let request = read.and_then(|_| {
         serde_json::from_str::<Request>(&line).map_err(|error| format!("no request: {error}"))
     });
-    let refused = |why: String| Answer { refused: Some(why), ..Answer::default() };
+    let refused = |why: String| DriverAnswer { refused: Some(why), ..DriverAnswer::default() };
     let answer = match request {
         Ok(request) => obey(&request).unwrap_or_else(refused),
         Err(why) => refused(why),
@@ -138,7 +138,7 @@ pub fn main() -> ExitCode {
     if is_done && written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn obey(request: &Request) -> Result<Answer, String> {
+fn obey(request: &Request) -> Result<DriverAnswer, String> {
     let mut known = Vec::new();
     for (pid, began) in &request.processes {
         // One that has ended meanwhile has nothing to be put aside.
@@ -152,7 +152,7 @@ fn obey(request: &Request) -> Result<Answer, String> {
     }
     let calls = Calls::load(request.library.as_deref()).map_err(|refusal| refusal.to_string())?;
     match request.what {
-        What::Probe => Ok(Answer::default()),
+        What::Probe => Ok(DriverAnswer::default()),
         What::Suspend { memory_mib } => suspend(&calls, &known, memory_mib),
         What::Resume => resume(&calls, &known),
     }
@@ -195,7 +195,11 @@ fn in_cgroup(pid: i32, cgroup: &Path) -> bool {
     parts.any(|part| cgroup.ends_with(part.strip_prefix("/").unwrap_or(part)))
 }
 
-fn suspend(calls: &Calls, known: &[(i32, Identity)], memory_mib: u64) -> Result<Answer, String> {
+fn suspend(
+    calls: &Calls,
+    known: &[(i32, Identity)],
+    memory_mib: u64,
+) -> Result<DriverAnswer, String> {
     let mut users = Vec::new();
     for (pid, identity) in known {
         match calls.stage(*pid) {
@@ -234,10 +238,10 @@ fn suspend(calls: &Calls, known: &[(i32, Identity)], memory_mib: u64) -> Result<
     }
     let seconds = begun.elapsed().as_secs_f64();
     let memory_mib = resident_mib(pid).saturating_sub(before);
-    Ok(Answer { pid: Some(pid), seconds, memory_mib, ..Answer::default() })
+    Ok(DriverAnswer { pid: Some(pid), seconds, memory_mib, ..DriverAnswer::default() })
 }
 
-fn resume(calls: &Calls, known: &[(i32, Identity)]) -> Result<Answer, String> {
+fn resume(calls: &Calls, known: &[(i32, Identity)]) -> Result<DriverAnswer, String> {
     let begun = Instant::now();
     let mut last = None;
     for (pid, identity) in known {
@@ -252,7 +256,7 @@ fn resume(calls: &Calls, known: &[(i32, Identity)]) -> Result<Answer, String> {
         last = Some(*pid);
     }
     let seconds = begun.elapsed().as_secs_f64();
-    Ok(Answer { pid: last, seconds, ..Answer::default() })
+    Ok(DriverAnswer { pid: last, seconds, ..DriverAnswer::default() })
 }
 
 /// Lets a process go on from whatever stage it is in.

@@ -201,7 +201,7 @@ impl Identity {
         // SAFETY: the call takes two numbers and gives a new descriptor or -1.
         let number = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         match i32::try_from(number) {
-            // SAFETY: the descriptor was just made and belongs to nobody else.
+            // SAFETY: the descriptor was just made and belongs to no one else.
             Ok(number) if number >= 0 => Ok(Identity(unsafe { OwnedFd::from_raw_fd(number) })),
             _ => Err(io::Error::last_os_error()),
         }

@@ -373,7 +373,7 @@ parent = "research"
             ),
             (
                 format!("{nodes}{CELLS}[[tenant]]\nname = \"a\"\ncells = {{ nodes = 1 }}\n"),
-                "line 9: `key` cannot be `nodes`",
+                "line 9: `cells` cannot be `nodes`: expected one of",
             ),
             (
                 format!("{nodes}{CELLS}[[tenant]]\nname = \"a\"\ncells = {{ node = 2 }}\n"),

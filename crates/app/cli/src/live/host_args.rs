@@ -99,7 +99,7 @@ pub struct ServeArgs {
 #[command(next_help_heading = "Jobs put aside")]
 pub struct SuspendArgs {
     /// Host memory that jobs put aside by the driver may take, such as 64GiB, or 64GiB,away=10m for how long a job waits
-    /// for its own GPU; 0 puts no job aside [default: half of the RAM, where the driver can].
+    /// for its own GPU; 0 puts no job aside [default: 0].
     #[arg(long, value_name = "MEMORY", conflicts_with = "slurm", allow_hyphen_values = true)]
     pub suspend_memory: Option<String>,
     /// The driver's library [default: libcuda.so.1, as the system finds it].

@@ -280,7 +280,7 @@ fn backend(
     Local::new(options, reports).map_err(operation)
 }
 
-/// How jobs are put aside in host memory: as its user says, else within half of the RAM, where the backend can.
+/// How jobs are put aside in host memory: as its user says, where the backend can; not at all by default.
 fn suspend(args: &SuspendArgs, backend: &dyn Backend) -> Result<Option<SuspendRule>, Failure> {
     let ram = ram_mib();
     let asked = args.suspend_memory.as_deref().map(|text| {
@@ -292,17 +292,11 @@ fn suspend(args: &SuspendArgs, backend: &dyn Backend) -> Result<Option<SuspendRu
         }
     });
     let asked = asked.transpose()?;
-    let usual =
-        || ram.map(|ram| SuspendRule { memory_mib: ram / 2, away_max: SuspendRule::AWAY_MAX });
-    let Some(rule) = asked.or_else(usual).filter(|rule| rule.memory_mib > 0) else {
-        return Ok(None);
-    };
+    let Some(rule) = asked.filter(|rule| rule.memory_mib > 0) else { return Ok(None) };
     match backend.cannot_suspend() {
         None => Ok(Some(rule)),
         Some(why) => {
-            if asked.is_some() {
-                tracing::warn!("--suspend-memory: no job is put aside: {why}");
-            }
+            tracing::warn!("--suspend-memory: no job is put aside: {why}");
             Ok(None)
         }
     }

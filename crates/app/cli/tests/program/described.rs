@@ -48,15 +48,15 @@ fn a_trace_names_descriptions_and_one_that_fits_nowhere_is_refused_by_line() {
     let on = ["--cluster", "2x8 a100, 2x8 v100"];
     let run = |words: &[&str]| place.run(&[words, &on].concat());
     for more in [
-        &["sim", "trace.csv", "--policy", "gavel"][..],
-        &["sim", "trace.csv", "--policy", "sia", "--without-plans"],
+        &["sim", "--trace", "trace.csv", "--policy", "gavel"][..],
+        &["sim", "--trace", "trace.csv", "--policy", "sia", "--without-plans"],
     ] {
         let ran = run(more);
         assert_eq!(ran.code, 0, "{more:?}: {}", ran.err);
     }
-    let refused = run(&["sim", "small.csv", "--policy", "fifo"]);
+    let refused = run(&["sim", "--trace", "small.csv", "--policy", "fifo"]);
     assert!(refused.code != 0 && refused.err.contains("are lacking"), "{}", refused.err);
-    let wrong = run(&["sim", "wrong.csv", "--policy", "fifo"]);
+    let wrong = run(&["sim", "--trace", "wrong.csv", "--policy", "fifo"]);
     assert!(wrong.code != 0 && wrong.err.contains("a whole number from 1"), "{}", wrong.err);
 }
 

@@ -168,7 +168,7 @@ impl Beliefs for Known {
 }
 
 /// Placers that find a placement whenever there is one.
-const COMPLETE: [&str; 12] = [
+const COMPLETE: [&str; 13] = [
     "fewest-nodes",
     "first-fit",
     "first-fit one_node_first=false",
@@ -181,6 +181,7 @@ const COMPLETE: [&str; 12] = [
     "even",
     "mapa",
     "mapa rule=greedy unknown_sensitive=false",
+    "step-time",
 ];
 
 /// Placers that may wait for a better one.

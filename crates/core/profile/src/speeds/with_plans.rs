@@ -107,10 +107,11 @@ mod tests {
         assert!(rate(0, 16).unwrap().0 > 1.7 * rate(0, 8).unwrap().0);
         assert!(rate(0, 16).unwrap().0 > 1.5 * rate(1, 16).unwrap().0);
         assert!(rate(1, 1).is_none(), "135 GB of state do not fit one V100");
-        // A job that is put there all the same goes through host memory, and that is slower than any plan.
+        // A job that is put there all the same goes through host memory. Beside 16 GPUs it has no transfers between
+        // stages, so that it may do more than a sixteenth, but far less than all of them.
         let forced = speeds.pace(id, &Config::packed(GpuType(1), 1, 8), Default::default());
         let forced = forced.unwrap().rate.0;
-        assert!(forced > 0.0 && forced < rate(1, 16).unwrap().0 / 16.0, "{forced}");
+        assert!(forced > 0.0 && forced < rate(1, 16).unwrap().0 / 4.0, "{forced}");
         let told = speeds.division(id, &Config::packed(GpuType(0), 16, 8)).unwrap().unwrap();
         assert!(told.summary.contains("tensor"), "{told:?}");
     }

@@ -5,7 +5,7 @@ use crate::attempt_dir;
 use crate::order::{AsideOrder, Limits};
 use crate::processes;
 use crate::report::AsideSeen;
-use crate::suspender::{Answer, Request, What};
+use crate::suspender::{DriverAnswer, Request, What};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::SyncSender;
@@ -78,7 +78,7 @@ impl Aside {
         let what = match (wanted, self.is_aside) {
             (true, false) => What::Suspend { memory_mib: order.memory_mib },
             (false, true) => What::Resume,
-            (true, true) | (false, false) => return self.tell(post, &Answer::default()),
+            (true, true) | (false, false) => return self.tell(post, &DriverAnswer::default()),
         };
         self.call(post, what);
     }
@@ -106,11 +106,13 @@ impl Aside {
     fn refuse(&mut self, post: &KeeperState, what: What, why: &str) {
         self.call = Some((what, Instant::now() + CALL_MAX, 0));
         let refused = Some(why.to_owned());
-        let _ = post.sender.try_send(Event::Driver(Answer { refused, ..Answer::default() }));
+        let _ = post
+            .sender
+            .try_send(Event::Driver(DriverAnswer { refused, ..DriverAnswer::default() }));
     }
 
     /// The child said what came of it, or is gone.
-    pub(super) fn answered(&mut self, post: &KeeperState, answer: &Answer) -> Follows {
+    pub(super) fn answered(&mut self, post: &KeeperState, answer: &DriverAnswer) -> Follows {
         let Some((what, _, _)) = self.call.take() else { return Follows::Nothing };
         match (what, &answer.refused) {
             (What::Probe, _) => Follows::Nothing,
@@ -181,7 +183,7 @@ impl Aside {
     }
 
     /// Writes down where it stands, for a daemon that may not be there now.
-    fn tell(&self, post: &KeeperState, answer: &Answer) {
+    fn tell(&self, post: &KeeperState, answer: &DriverAnswer) {
         let number = self.order.as_ref().map_or(0, |order| order.number);
         let (seconds, memory_mib) = (answer.seconds, answer.memory_mib);
         let refused = self.refused.clone();
@@ -191,7 +193,7 @@ impl Aside {
     }
 }
 
-/// Starts the child and a thread that waits for what it says. The process is its own, and noticed by whoever notices all.
+/// Starts the child and a thread that waits for what it says. The process is its own, and noticed as all others are.
 fn start(post: &KeeperState, what: What, order: Option<&AsideOrder>) -> std::io::Result<u32> {
     let keeper = std::process::id() as i32;
     let of_attempt = processes::descendants(keeper).into_iter();
@@ -224,10 +226,10 @@ fn start(post: &KeeperState, what: What, order: Option<&AsideOrder>) -> std::io:
         if let Some(output) = output {
             let _ = BufReader::new(output.take(ANSWER_BYTES_MAX)).read_line(&mut text);
         }
-        let answer = serde_json::from_str(&text).unwrap_or_else(|_| Answer {
+        let answer = serde_json::from_str(&text).unwrap_or_else(|_| DriverAnswer {
             refused: Some("the child that called the driver ended without an answer".to_owned()),
             unsettled: true,
-            ..Answer::default()
+            ..DriverAnswer::default()
         });
         let _ = sender.send(Event::Driver(answer));
     });

@@ -5,7 +5,7 @@ use super::gang::{self, Gang};
 use super::idle::Idle;
 use super::{Event, KeeperState, Status};
 use crate::attempt_dir::{self, BatchOrder, KeeperOrder, Told};
-use crate::suspender::Answer;
+use crate::suspender::DriverAnswer;
 use crate::{Exit, ResizeOrder, StopOrder, processes};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -367,7 +367,7 @@ impl Watch {
     }
 
     /// The child that called the driver said what came of it.
-    fn driver_answered(&mut self, answer: &Answer) {
+    fn driver_answered(&mut self, answer: &DriverAnswer) {
         let what = match (&answer.refused, self.aside.is_aside) {
             (Some(why), _) => format!("the driver did not obey: {why}"),
             (None, true) => format!("brought back within {:.1} s", answer.seconds),

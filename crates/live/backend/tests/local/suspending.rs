@@ -229,7 +229,7 @@ fn a_process_that_is_not_of_the_attempt_is_never_touched() {
         let line = format!("{}\n", serde_json::to_string(&request).unwrap());
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), line.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
-        let answer: suspender::Answer = serde_json::from_slice(&output.stdout).unwrap();
+        let answer: suspender::DriverAnswer = serde_json::from_slice(&output.stdout).unwrap();
         answer.refused.unwrap_or_default()
     };
     // The keeper that is named has other descendants, or none.

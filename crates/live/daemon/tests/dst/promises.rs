@@ -112,6 +112,19 @@ pub fn may_forget(world: &World, job: JobId, attempt: Attempt) {
     assert!(ended, "{job} {attempt:?} is forgotten before its end is on disk");
 }
 
+/// What the backend holds each job to is what was granted, also after a change that a crash cut off: once all orders
+/// of a turn were given.
+pub fn held_to_what_was_granted(world: &World) {
+    for ((job, _), run) in world.machine.runs.iter().filter(|(_, run)| !run.is_over()) {
+        let held = world.disk.jobs[&job.0].course.kept.state.held.as_ref();
+        let Some(held) = held else { continue };
+        let told = run.order.sharing.as_ref().map_or(1000, |sharing| sharing.request);
+        let granted = (0..run.order.gpus.len()).map(|index| held.share(index).permille()).min();
+        let granted = granted.unwrap_or(1000);
+        assert_eq!(told, granted, "{job} is held to another share than it was granted");
+    }
+}
+
 /// What runs is known, within its limits, and alone on its GPUs.
 pub fn at_any_time(world: &World) {
     let mut used: BTreeMap<u8, u32> = BTreeMap::new();
@@ -134,11 +147,6 @@ pub fn at_any_time(world: &World) {
         for (index, gpu) in run.order.gpus.iter().enumerate() {
             *used.entry(*gpu).or_default() += u32::from(held.share(index).permille());
         }
-        // What the backend holds it to is what was granted, also after a change that a crash cut off.
-        let told = run.order.sharing.as_ref().map_or(1000, |sharing| sharing.request);
-        let granted = (0..run.order.gpus.len()).map(|index| held.share(index).permille()).min();
-        let granted = granted.unwrap_or(1000);
-        assert_eq!(told, granted, "{job} is held to another share than it was granted");
         if let Some(element) = own.submission.array.filter(|element| element.at_once > 0) {
             let running = arrays.entry(element.first).or_default();
             *running += 1;

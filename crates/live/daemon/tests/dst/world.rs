@@ -445,6 +445,7 @@ impl World {
         if let Cut::After(..) = cut {
             return self.die("after the commit");
         }
+        promises::held_to_what_was_granted(self);
         promises::kept(self.core.as_ref().expect("alive"), &self.disk);
         self.ask_policy(request);
         true
