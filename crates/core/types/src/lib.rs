@@ -2,7 +2,7 @@
 //!
 //! - [`ids`], [`time`], [`idset`], [`idmap`]: dense ids, integer time, a set and a map of ids.
 //! - [`job`]: what a user asked for and what has happened to it so far.
-//! - [`cluster`], [`tenant`]: what there is, and how much of it each tenant may use.
+//! - [`cluster`], tenants ([`Tenant`]): what there is, and how much of it each tenant may use.
 //! - [`cells`]: nested blocks of GPUs, and which of them a virtual cluster owns.
 //! - [`window`]: maintenance and reservations by time.
 //! - [`topology`], [`traffic`]: links between nodes and inside them, and what jobs move over them.

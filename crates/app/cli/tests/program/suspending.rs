@@ -62,7 +62,7 @@ fn unmodified_jobs_take_turns_in_host_memory_and_a_daemon_that_is_killed_finds_t
         let log = daemon.said(&["logs", job]);
         let steps = log.lines().filter(|line| line.starts_with(name)).count();
         assert_eq!(steps, 100, "each step is done once: {log}");
-        assert!(daemon.said(&["job", "show", job]).contains("attempt"), "it is shown");
+        assert!(daemon.said(&["job", "show", job]).contains("finished"), "it is shown");
     }
     let events = daemon.said(&["events"]);
     for text in ["is put aside in host memory", "is put aside: ", "goes on where it was put aside"]
