@@ -156,7 +156,7 @@ fn searches() -> Result<Vec<(String, f64, f64)>> {
         let name = name.context("a file has a name")?;
         let batch = layer_profile::batch_in(&name).unwrap_or(64);
         let graph = layer_profile::parse(&name, &std::fs::read_to_string(&file)?, batch)?;
-        let batch = 16 * batch.max(8);
+        let batch = 16 * batch;
         let request =
             Request { graph: &graph, transformer: None, devices: &two, batch, state_factor: 4.0 };
         let seconds = timed(|| dapple::plan(&request).map(drop))?;
