@@ -178,7 +178,9 @@ def aside(bench, count=10, memory_gib=16, limit_gib=64, seconds=12):
         "checksums_alike": alike,
     }
     (bench.out / "aside-events.txt").write_text(events)
-    if figures["finished"] != count or alike != count or most[0] > limit * 1024:
+    # Ten jobs that ran one after the other show nothing of what this part is for.
+    aside_and_back = 0 < figures["put_aside"] == figures["brought_back"]
+    if not aside_and_back or figures["finished"] != count or alike != count or most[0] > limit * 1024:
         raise RuntimeError(f"not all of it held: {figures}")
     return {"figures": figures}
 
