@@ -142,7 +142,7 @@ fn sharing() -> Check {
     let found = std::env::current_exe().ok().and_then(|own| shared_gpu::find_library(&own));
     let Some(library) = found else {
         let detail = format!(
-            "{} is neither beside this program nor in ../lib/trainyard; jobs that share a GPU run by time slicing",
+            "{} is neither beside this program nor in ../lib/trainyard, and jobs that share a GPU run by time slicing: install it from the archive, or build it with `cargo build --release -p trainyard-preload`",
             shared_gpu::LIBRARY
         );
         return check("sharing", Verdict::Warning, detail);

@@ -28,10 +28,17 @@ fn lacking() -> Option<&'static str> {
     (!tar.unwrap_or_default().contains("GNU tar")).then_some("GNU tar")
 }
 
+/// The library for jobs on shared GPUs, which is built with the tests of this package.
+fn library() -> PathBuf {
+    let built = Path::new(PROGRAM).parent().expect("a folder").join("deps");
+    built.join("libtrainyard_preload.so")
+}
+
 /// Packs a program into a folder of the place; the archive's name without its ending.
 fn pack(place: &Place, program: &Path, out: &str) -> PathBuf {
     let mut command = Command::new(root().join("scripts/release"));
     command.arg("--program").arg(program).args(["--out", out]).current_dir(place.root());
+    command.arg("--library").arg(library());
     command.env("SOURCE_DATE_EPOCH", "1700000000").env("CARGO_NET_OFFLINE", "true");
     // A user's own setting is no part of a release.
     command.env("TRAINYARD_SERVER", "unix:/leaks/into/pages");
@@ -102,6 +109,13 @@ fn the_same_program_packed_twice_gives_the_same_bytes_and_runs_where_it_is_unpac
         let text = std::fs::read_to_string(tree.join(file)).expect(file);
         assert!(!text.is_empty() && !text.contains("/leaks/into/pages"), "{file}");
     }
+    // Where the program looks for it.
+    let packed = std::fs::read(tree.join("lib/trainyard/libtrainyard_preload.so")).expect("packed");
+    assert!(packed == std::fs::read(library()).expect("built"));
+    let mut doctor = Command::new(tree.join("bin/trainyard"));
+    let doctor = doctor.args(["doctor", "--json"]).current_dir(place.root()).output();
+    let told = String::from_utf8(doctor.expect("it runs").stdout).expect("UTF-8");
+    assert!(told.contains("lib/trainyard/libtrainyard_preload.so is there"), "{told}");
     let licences = std::fs::read_to_string(tree.join("LICENSES-THIRD-PARTY")).expect("a file");
     assert!(
         licences.contains("\nserde_json ") && licences.contains("Permission is hereby granted")
@@ -186,6 +200,20 @@ fn the_bill_of_materials_lists_what_the_program_links_and_nothing_else() {
 }
 
 #[test]
+fn a_program_without_the_library_is_not_packed() {
+    if let Some(tool) = lacking() {
+        trainyard_testkit::skip!("python", "there is no {tool}");
+    }
+    let place = Place::new("release-without");
+    let program = small_program(&place);
+    let mut command = Command::new(root().join("scripts/release"));
+    command.arg("--program").arg(&program).args(["--out", "out"]).current_dir(place.root());
+    let output = command.output().expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && errors.contains("name it with --library"), "{errors}");
+}
+
+#[test]
 fn a_release_that_is_asked_for_wrongly_says_what_was_expected() {
     for (arguments, expected) in
         [(&["--taget", "x"][..], "unknown argument `--taget`"), (&["--out"], "--out needs a value")]
@@ -250,7 +278,9 @@ fn the_recipe_of_the_image_names_files_and_flags_that_exist() {
         let (_, sources) = words.split_last().expect("a destination");
         match sources {
             ["--from=build", source] => {
-                assert_eq!(*source, "/source/target/dist/trainyard", "what the profile makes");
+                let made = ["trainyard", "libtrainyard_preload.so"];
+                let file = source.strip_prefix("/source/target/dist/");
+                assert!(file.is_some_and(|file| made.contains(&file)), "what the profile makes");
             }
             sources => {
                 let missing = sources.iter().find(|source| !root().join(source).exists());
@@ -259,7 +289,9 @@ fn the_recipe_of_the_image_names_files_and_flags_that_exist() {
         }
     }
     let built = all("RUN").into_iter().find(|line| line.contains("cargo build")).expect("a build");
-    for word in ["--locked", "--profile dist", "--package trainyard"] {
+    for word in
+        ["--locked", "--profile dist", "--package trainyard", "--package trainyard-preload"]
+    {
         assert!(built.contains(word), "{built}");
     }
     let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
