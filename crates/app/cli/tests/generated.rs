@@ -62,6 +62,7 @@ fn parts() -> Vec<Part> {
     }
     parts.push(part("README.md", "policies", families(&policies, [&placers, &controls, &tuners])));
     parts.extend(disciplines());
+    parts.extend(planners());
     parts.push(part("docs/guide/commands.md", "commands", commands()));
     let published = told(&["reproduce", "--json"])["tables"].take();
     let published = published.as_array().expect("tables");
@@ -104,6 +105,31 @@ fn disciplines() -> Vec<Part> {
     let counted = format!("{} disciplines of inference.\n\n", rows.len());
     let listed = table(&["name", "serves", "what it is"], rows);
     parts.push(part("README.md", "disciplines", counted + &listed));
+    parts
+}
+
+/// Planners: a line on each page, and the lists of them.
+fn planners() -> Vec<Part> {
+    let told = told(&["planners", "--json"]);
+    let (mut parts, mut pages, mut rows) = (Vec::new(), String::new(), Vec::new());
+    for one in told["entries"].as_array().expect("entries") {
+        let (name, page) = (word(&one["name"]), word(&one["page"]));
+        let level = word(&one["level"]).replace('-', " ");
+        let card = [vec![word(&one["plans"]), level.clone(), word(&one["partial"])]];
+        let card = table(&["plans", "level", "left out"], card);
+        parts.push(part(&page, "card", format!("{}\n\n{card}", word(&one["about"]))));
+        let below = page.strip_prefix("docs/").expect("pages are documents");
+        pages.push_str(&format!("- [{name}]({below})\n"));
+        rows.push(vec![name, below.to_owned(), level, word(&one["about"])]);
+    }
+    parts.push(part("docs/SUMMARY.md", "planners", pages));
+    for (file, to) in [("docs/guide/taxonomy.md", "../"), ("README.md", "docs/")] {
+        let row = |row: &Vec<String>| {
+            vec![format!("[{}]({to}{})", row[0], row[1]), row[2].clone(), row[3].clone()]
+        };
+        let listed = table(&["name", "level", "what it is"], rows.iter().map(row));
+        parts.push(part(file, "planners", listed));
+    }
     parts
 }
 
@@ -328,7 +354,6 @@ const CLASS: &[&str] = &[
     "GPU types distinguished",
     "stops jobs",
     "must know",
-    "level",
     "by a setting",
     "partial",
 ];
@@ -374,7 +399,6 @@ impl Entry {
                 yes("heterogeneous"),
                 yes("preemptive"),
                 word(&value["must_know"]),
-                plain("level"),
                 word(&class["by_setting"]),
                 word(&class["partial"]),
             ],

@@ -57,8 +57,6 @@ pub struct Taxonomy {
     pub heterogeneous: bool,
     /// Whether it stops jobs for others.
     pub preemptive: bool,
-    /// The unit it schedules.
-    pub level: Level,
     /// The family it belongs to: `compare` shows the best of each.
     pub family: Family,
     /// What is otherwise under a setting, or only then; empty where no setting changes its class.
@@ -75,7 +73,6 @@ impl Taxonomy {
             elastic: false,
             heterogeneous: false,
             preemptive: false,
-            level: Level::Instance,
             family,
             by_setting: "",
             partial: "",
@@ -121,18 +118,6 @@ pub enum Objective {
     Locality,
     /// Little overload.
     Load,
-}
-
-/// The unit that is scheduled.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Level {
-    /// A whole job.
-    Instance,
-    /// Groups of operators.
-    OperatorSet,
-    /// Single operators.
-    Operator,
 }
 
 /// Families of policies.

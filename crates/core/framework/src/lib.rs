@@ -67,7 +67,7 @@ pub use admission::{Admission, AdmissionControl, Control};
 pub use aside::Aside;
 pub use ask::Ask;
 pub use entry::{
-    AdmissionEntry, Entry, Family, Level, Objective, PlaceEntry, PolicyEntry, Taxonomy, TuneEntry,
+    AdmissionEntry, Entry, Family, Objective, PlaceEntry, PolicyEntry, Taxonomy, TuneEntry,
 };
 pub use free::{Free, Shortage};
 pub use offer::{GrantOutcome, Offer, Outcome, PartGpus, Terms, used_permille};

@@ -5,7 +5,7 @@
 //! the cores that are left.
 
 use crate::PlanError;
-use crate::registry::{PlannerEntry, Problem};
+use crate::registry::{Level, PlannerEntry, Problem};
 use std::collections::BTreeMap;
 
 /// The row in the table of planners.
@@ -13,6 +13,7 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "cc-os",
     about: "threads for each operator by a hill climb in the first steps, and operators side by side on one CPU",
     paper: "Liu, Li, Kestor and Vetter, Runtime Concurrency Control and Operation Scheduling for High Performance Neural Network Training, IPDPS 2019",
+    level: Level::Operator,
     partial: "times by threads are a curve that the caller states; no measurement of ours stands behind them",
     problem: Problem::Stated {
         what: "threads and co-running of operators on a CPU",

@@ -13,7 +13,7 @@ pub use instance::{Instance, Placed, Settings};
 pub use program::{data_parallel, paper_plan, straight};
 
 use crate::plan::{Title, propose};
-use crate::registry::{PlannerEntry, Problem};
+use crate::registry::{Level, PlannerEntry, Problem};
 use crate::{PlanError, Proposal, Request};
 
 /// Devices from which the states of the program are too many.
@@ -26,6 +26,7 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "dapple",
     about: "stages of consecutive layers, each on several devices, with early backward passes",
     paper: "Fan et al., DAPPLE: A Pipelined Data Parallel Approach for Training Large Models, PPoPP 2021",
+    level: Level::OperatorSet,
     partial: "the program keeps plans of up to two stages and ours of up to four, beside one with a stage for each device; at most 32 devices",
     problem: Problem::Training(plan),
 };

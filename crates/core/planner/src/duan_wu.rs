@@ -7,13 +7,14 @@ mod cuts;
 
 pub use cuts::{Sides, below_layers, of_chain, of_graph};
 
-use crate::registry::{PlannerEntry, Problem};
+use crate::registry::{Level, PlannerEntry, Problem};
 
 /// The row in the table of planners.
 pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "duan-wu",
     about: "where to cut each of many inferences between a device and a server, and their order",
     paper: "Duan and Wu, Joint Optimization of DNN Partition and Scheduling for Mobile Cloud Computing, ICPP 2021",
+    level: Level::Operator,
     partial: "the server takes no time; graphs of more than 64 operators are cut along one order",
     problem: Problem::Stated {
         what: "cuts and order of inferences",

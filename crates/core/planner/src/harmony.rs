@@ -3,7 +3,7 @@
 //! Layers are joined to packs that are bound to a device only when they run; all micro-batches of a pack run before the
 //! next, so that its weights come from the host once, and they are updated as soon as their gradients are there.
 
-use crate::registry::{PlannerEntry, Problem};
+use crate::registry::{Level, PlannerEntry, Problem};
 use crate::simulate::{Discipline, Purpose, Run, Simulation, Task, Work, simulate};
 use crate::{Chain, DeviceGraph, PlanError};
 
@@ -12,6 +12,7 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "harmony",
     about: "packs of layers swapped between host and devices of one machine, for models larger than its memory",
     paper: "Li, Phanishayee, Murray, Tarnawski, Kim, Harmony: Overcoming the Hurdles of GPU Memory Capacity to Train Massive DNN Models, VLDB 2022",
+    level: Level::OperatorSet,
     partial: "weights are swapped and activations are not; no separate packs and micro-batches for the two passes",
     problem: Problem::Stated {
         what: "training by swaps on one machine",

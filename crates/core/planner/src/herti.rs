@@ -13,13 +13,14 @@ pub use exact::{exact, greedy};
 pub use learner::{Learning, learn};
 
 use crate::PlanError;
-use crate::registry::{PlannerEntry, Problem};
+use crate::registry::{Level, PlannerEntry, Problem};
 
 /// The row in the table of planners.
 pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "herti",
     about: "inference before a deadline on unequal devices of one chip, at the least energy: learnt and exact",
     paper: "HERTI: A Reinforcement Learning-Augmented System for Efficient Real-Time Inference on Heterogeneous Embedded Systems, PACT 2021",
+    level: Level::OperatorSet,
     partial: "chains of segments; rewards and states of the learner are ours, the paper's are not known to us",
     problem: Problem::Stated {
         what: "inference before a deadline on one chip",

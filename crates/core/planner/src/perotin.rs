@@ -10,13 +10,14 @@ pub use related::{Class, RelatedPlan, RelatedWorkflow, plan_related};
 pub use uncertain::{Executed, execute};
 
 use crate::PlanError;
-use crate::registry::{PlannerEntry, Problem};
+use crate::registry::{Level, PlannerEntry, Problem};
 
 /// The row in the table of planners.
 pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "perotin",
     about: "sizes and start times of moldable jobs with dependencies, on several types of capacity",
     paper: "Perotin, Sun and Raghavan, Multi-Resource List Scheduling of Moldable Parallel Jobs under Precedence Constraints, ICPP 2021",
+    level: Level::Instance,
     partial: "allocations come from a greedy descent instead of the rounded linear program; types of unequal speed and uncertain times are ours",
     problem: Problem::Stated {
         what: "sizes and start times of a workflow",

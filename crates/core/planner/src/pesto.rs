@@ -14,7 +14,7 @@ pub use search::{Effort, search};
 
 use crate::placing::{Placing, is_better};
 use crate::plan::Title;
-use crate::registry::{PlannerEntry, Problem};
+use crate::registry::{Level, PlannerEntry, Problem};
 use crate::{PlanError, Proposal, Request};
 
 /// The row in the table of planners.
@@ -22,6 +22,7 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "pesto",
     about: "a device for each operator of a graph and their order; ours lets devices share operators",
     paper: "Hafeez, Sun, Gandhi and Liu, Towards Optimal Placement and Scheduling of DNN Operations with Pesto, Middleware 2021",
+    level: Level::Operator,
     partial: "one batch at a time, without micro-batches; at most 16 devices; exact up to 12 operators on four devices",
     problem: Problem::Training(plan),
 };

@@ -14,7 +14,7 @@ pub use cost::{Costs, Machines, RING_SHARE, Recompute, Split};
 pub use search::{Extent, search};
 
 use crate::plan::{Title, propose};
-use crate::registry::{PlannerEntry, Problem};
+use crate::registry::{Level, PlannerEntry, Problem};
 use crate::{PlanError, Proposal, Request};
 
 /// The row in the table of planners.
@@ -22,6 +22,7 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "ptd-p",
     about: "tensor, pipeline and data parallelism of a transformer, with interleaving and recomputation",
     paper: "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters, SC 2021",
+    level: Level::OperatorSet,
     partial: "the layers of all stages are equal in number",
     problem: Problem::Training(plan),
 };

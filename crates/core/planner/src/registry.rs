@@ -1,5 +1,7 @@
 //! The one table that makes planners exist.
 
+use serde::Serialize;
+
 use crate::stated::Answer;
 use crate::{PlanError, Proposal, Request};
 use crate::{cc_os, dapple, duan_wu, harmony, herti, perotin, pesto, ptd_p, spotlight, ursa, yang};
@@ -20,6 +22,19 @@ pub enum Problem {
     },
 }
 
+/// The unit that is divided or ordered, after the survey of Gao et al. (arXiv 2205.11913); the unit of every policy is
+/// an instance.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// A whole job.
+    Instance,
+    /// Groups of operators, such as the stages of a pipeline.
+    OperatorSet,
+    /// Single operators.
+    Operator,
+}
+
 /// One planner.
 #[derive(Copy, Clone, Debug)]
 pub struct PlannerEntry {
@@ -29,6 +44,8 @@ pub struct PlannerEntry {
     pub about: &'static str,
     /// The paper.
     pub paper: &'static str,
+    /// The unit it divides or orders.
+    pub level: Level,
     /// What is left out of the paper; empty for nothing.
     pub partial: &'static str,
     /// What it plans.

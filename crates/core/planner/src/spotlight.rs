@@ -8,7 +8,7 @@ use crate::draws::Draws;
 use crate::pesto::refuse_if_full;
 use crate::placing::{Placing, is_better};
 use crate::plan::Title;
-use crate::registry::{PlannerEntry, Problem};
+use crate::registry::{Level, PlannerEntry, Problem};
 use crate::{PlanError, Proposal, Request};
 
 /// The row in the table of planners.
@@ -16,6 +16,7 @@ pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "spotlight",
     about: "a device for each operator, learnt by a policy gradient with bounded steps in the simulation",
     paper: "Gao, Chen and Li, Spotlight: Optimizing Device Placement for Training Deep Neural Networks, ICML 2018",
+    level: Level::Operator,
     partial: "a table of preferences instead of a recurrent network; at most 16 devices",
     problem: Problem::Training(plan),
 };

@@ -9,13 +9,14 @@ mod run;
 pub use run::run;
 
 use crate::PlanError;
-use crate::registry::{PlannerEntry, Problem};
+use crate::registry::{Level, PlannerEntry, Problem};
 
 /// The row in the table of planners.
 pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "ursa",
     about: "jobs of monotasks with a queue for each kind of capacity, placed where capacity would stand idle",
     paper: "Jin et al., Improving Resource Utilization by Timely Fine-Grained Scheduling (Ursa), EuroSys 2020",
+    level: Level::Operator,
     partial: "no policy of jobs on GPUs: a simulation of its own; sizes of monotasks are known before",
     problem: Problem::Stated {
         what: "jobs of monotasks on workers",

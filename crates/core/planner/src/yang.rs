@@ -12,13 +12,14 @@ pub use program::{exact_by_type, one_device, paper_plan, whole_as_one};
 
 use crate::PlanError;
 use crate::cnn::{Cnn, Kind, volume};
-use crate::registry::{PlannerEntry, Problem};
+use crate::registry::{Level, PlannerEntry, Problem};
 
 /// The row in the table of planners.
 pub const ENTRY: PlannerEntry = PlannerEntry {
     name: "yang",
     about: "a pipeline of strips of a convolutional network over unequal edge devices, and the scheme by load",
     paper: "Yang et al., Cooperative pipelined inference of CNNs on heterogeneous edge devices (PICO), ICDCS 2021, arXiv 2206.08662",
+    level: Level::OperatorSet,
     partial: "chains of layers; a network without branches",
     problem: Problem::Stated {
         what: "inference of a CNN on edge devices",

@@ -12,8 +12,8 @@ Examples:
   trainyard split graph.json --on cluster.toml --json
   trainyard split --measured evidence.json
 
-A model is a name (see `trainyard split --list`), a description that begins with `transformer` or `cnn`, a graph as
-JSON, or a layer profile in the text form of PipeDream.";
+A model is a name (see `trainyard split --list`), a description that begins with `transformer`
+or `cnn`, a graph as JSON, or a layer profile in the text form of PipeDream.";
 
 /// `split`.
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! `trainyard planners`: the table of planners.
 
 use crate::args::PlannersArgs;
+use crate::commands::policies::word;
 use crate::commands::split::failure;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -30,15 +31,23 @@ pub fn run(args: &PlannersArgs, output: &Output) -> Result<(), Failure> {
         let entry = shown[0];
         let mut text = format!("{}\n{}\n\npaper    {}\n", entry.name, entry.about, entry.paper);
         text.push_str(&format!("plans    {}\n", plans(entry)));
+        text.push_str(&format!("level    {}\n", level(entry)));
         if !entry.partial.is_empty() {
             text.push_str(&format!("partial  {}\n", entry.partial));
         }
         return output.print(&format!("{text}page     {}\n", page(entry)));
     }
     let rows: Vec<Vec<String>> = (shown.iter())
-        .map(|entry| vec![entry.name.to_owned(), plans(entry), entry.about.to_owned()])
+        .map(|entry| {
+            vec![entry.name.to_owned(), plans(entry), level(entry), entry.about.to_owned()]
+        })
         .collect();
-    output.print(&listing(&["name", "plans", "what it is"], &rows, output.ink, output.width))
+    output.print(&listing(
+        &["name", "plans", "level", "what it is"],
+        &rows,
+        output.ink,
+        output.width,
+    ))
 }
 
 /// An example of a stated problem, or what the planner says of one.
@@ -79,6 +88,11 @@ fn plans(entry: &PlannerEntry) -> String {
     }
 }
 
+/// The unit it divides or orders.
+fn level(entry: &PlannerEntry) -> String {
+    word(&entry.level)
+}
+
 fn page(entry: &PlannerEntry) -> String {
     format!("docs/planners/{}.md", entry.name)
 }
@@ -88,6 +102,7 @@ fn row(entry: &PlannerEntry) -> Value {
         "name": entry.name,
         "about": entry.about,
         "paper": entry.paper,
+        "level": entry.level,
         "partial": entry.partial,
         "plans": plans(entry),
         "page": page(entry),

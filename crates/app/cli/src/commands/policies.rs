@@ -129,7 +129,6 @@ impl Card {
             ("must know", self.information()),
             ("objective", word(&class.objective)),
             ("family", word(&class.family)),
-            ("level", word(&class.level)),
             (
                 "GPUs of a job",
                 if class.elastic { "changes them (elastic)" } else { "as asked for (rigid)" }
@@ -212,7 +211,7 @@ fn stage_row(card: &Card) -> Vec<String> {
 }
 
 /// The name of a variant as files write it.
-fn word(value: &impl Serialize) -> String {
+pub(super) fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(text)) => text,
         _ => String::new(),

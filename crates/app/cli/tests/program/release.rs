@@ -289,8 +289,7 @@ fn the_recipe_of_the_image_names_files_and_flags_that_exist() {
         }
     }
     let built = all("RUN").into_iter().find(|line| line.contains("cargo build")).expect("a build");
-    for word in
-        ["--locked", "--profile dist", "--package trainyard", "--package trainyard-preload"]
+    for word in ["--locked", "--profile dist", "--package trainyard", "--package trainyard-preload"]
     {
         assert!(built.contains(word), "{built}");
     }
