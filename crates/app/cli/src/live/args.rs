@@ -230,8 +230,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_hyphen_values = true)]
     pub priority: i32,
     /// The longest time it may hold GPUs, such as 4h.
-    #[arg(long, value_name = "SPAN")]
+    #[arg(long, visible_alias = "time", value_name = "SPAN")]
     pub time_limit: Option<String>,
+    /// Any other key of a job file, such as share=0.3, gpu_memory=20GiB or checkpoint.signal=USR1 (repeatable).
+    #[arg(long = "with", value_name = "KEY=VALUE")]
+    pub with: Vec<String>,
     /// How often it is tried again after a failure of its own.
     #[arg(long, value_name = "NUMBER", default_value_t = RETRIES_DEFAULT)]
     pub retries: u16,

@@ -4,13 +4,15 @@ use super::args::{PlanArgs, RunArgs, SubmitArgs};
 use super::connect::connect;
 use super::{follow, interactive, job_files, snapshot};
 use crate::failure::Failure;
-use crate::output::{Output, reason};
+use crate::output::{Output, note, reason};
 use trainyard_api::answer::{PlanRow, SubmitRequest, Submitted};
 use trainyard_api::ask;
 use trainyard_api::{JobSpec, Processes};
 use trainyard_client::Client;
 use trainyard_client::show::{holdings, ids, length, versioned};
+use trainyard_diagnostic::InputError;
 use trainyard_experiment::options::{span, whole};
+use trainyard_jobfile::Form;
 use trainyard_report::table::listing;
 
 /// `submit`.
@@ -113,6 +115,63 @@ fn described(submitted: &Submitted) -> String {
     format!("{word} {}{again}\n", ids(&submitted.jobs))
 }
 
+/// Keys of a job file that `run` has a flag for.
+const FLAGS: [(&str, &str); 12] = [
+    ("command", "the command behind `--`"),
+    ("argv", "the command behind `--`"),
+    ("gpus", "--gpus"),
+    ("gpu_type", "--type"),
+    ("gpu_types", "--type"),
+    ("name", "--name"),
+    ("tenant", "--tenant"),
+    ("priority", "--priority"),
+    ("time_limit", "--time-limit"),
+    ("retries", "--retries"),
+    ("on_hang", "--on-hang"),
+    ("cwd", "--cwd"),
+];
+
+/// The job that the command and `--with` describe: each is read as the line of a job file that it stands for.
+fn with_keys(args: &RunArgs) -> Result<JobSpec, Failure> {
+    let command = toml::Value::from(args.command.clone());
+    let mut text = format!("command = {command}\n");
+    for pair in &args.with {
+        let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.trim().is_empty())
+        else {
+            return Err(Failure::flag("--with", pair, "KEY=VALUE, a key of a job file"));
+        };
+        if let Some((_, flag)) = FLAGS.iter().find(|(name, _)| *name == key.trim()) {
+            return Err(Failure::flag("--with", pair, format!("{flag} for this")));
+        }
+        let line = format!("{} = {}\n", key.trim(), literal(value.trim()));
+        one_job(pair, &format!("{text}{line}"))?;
+        text.push_str(&line);
+    }
+    one_job("--with", &text)
+}
+
+/// A value as TOML: numbers, truths and lists as they are, all else as a text.
+fn literal(value: &str) -> String {
+    let read = toml::from_str::<toml::Table>(&format!("x = {value}"));
+    match read.ok().and_then(|mut table| table.remove("x")) {
+        Some(toml::Value::Datetime(_)) | None => toml::Value::from(value).to_string(),
+        Some(_) => value.to_owned(),
+    }
+}
+
+fn one_job(pair: &str, text: &str) -> Result<JobSpec, Failure> {
+    let source = format!("--with {pair}");
+    let source = if pair == "--with" { pair } else { &source };
+    let file = trainyard_jobfile::read(Form::Toml, source, text, &job_files::context())
+        .map_err(|fault| Failure::input(source, InputError { line: 0, ..fault }))?;
+    for remark in &file.remarks {
+        note(&format!("note: {source}: {}", remark.text));
+    }
+    let [job] = <[JobSpec; 1]>::try_from(file.jobs)
+        .map_err(|_| Failure::flag("--with", pair, "what makes one job; submit a file"))?;
+    Ok(job)
+}
+
 fn described_by(args: &RunArgs) -> Result<JobSpec, Failure> {
     let gpus = whole("--gpus", &args.gpus, 1_000_000)? as u32;
     if gpus == 0 {
@@ -130,13 +189,13 @@ fn described_by(args: &RunArgs) -> Result<JobSpec, Failure> {
         on_hang: args.on_hang.into(),
         time_limit_seconds: time_limit.map(|span| span.as_secs_f64()),
         cwd: args.cwd.as_ref().map(|path| path.to_string_lossy().into_owned()),
-        processes: match (args.per_gpu, args.per_node) {
-            (true, _) => Processes::PerGpu,
-            (_, true) => Processes::PerNode,
-            _ => Processes::PerJob,
-        },
-        ..JobSpec::default()
+        ..with_keys(args)?
     };
+    match (args.per_gpu, args.per_node) {
+        (true, _) => job.processes = Processes::PerGpu,
+        (_, true) => job.processes = Processes::PerNode,
+        _ => {}
+    }
     let command = job.argv.first().map(String::as_str).unwrap_or_default();
     let file = command.rsplit('/').next().unwrap_or_default().to_owned();
     job.name = args.name.clone().unwrap_or(file);

@@ -69,6 +69,37 @@ fn a_batch_script_is_sent_whole_and_its_unknown_lines_are_named() {
 }
 
 #[test]
+fn run_takes_any_key_of_a_job_file_and_refuses_what_is_none() {
+    let fake = Fake::start("with", accepted);
+    let mut arguments = vec!["run", "--detach", "--time", "1:00:00", "--gpus", "1"];
+    for pair in ["share=0.3", "gpu_memory=20GiB", "class=opportunistic", "checkpoint.signal=USR1"] {
+        arguments.extend(["--with", pair]);
+    }
+    arguments.extend(["--with", "env.A=x y", "--env", "B=2", "--", "python", "train.py"]);
+    let run = fake.run(&arguments);
+    assert_eq!((run.code, run.out.as_str()), (0, "job 7\n"), "{}", run.err);
+    let job = &fake.seen()[0].json()["jobs"][0];
+    assert_eq!((&job["gpu_permille"], &job["gpu_memory_mib"]), (&json!(300), &json!(20480)));
+    assert_eq!(
+        (&job["class"], &job["time_limit_seconds"]),
+        (&json!("opportunistic"), &json!(3600.0))
+    );
+    assert_eq!(job["argv"], json!(["python", "train.py"]));
+    assert_eq!(job["env"], json!({ "A": "x y", "B": "2" }));
+    for (pair, part) in [
+        ("shara=0.3", "did you mean `share`?"),
+        ("share=much", "--with share=much"),
+        ("share", "KEY=VALUE"),
+        ("gpus=2", "--gpus"),
+        ("array=0-9", "submit a file"),
+    ] {
+        let run = fake.run(&["run", "--detach", "--with", pair, "--", "true"]);
+        assert!(run.code != 0 && run.err.contains(part), "`{part}` is not in {}", run.err);
+    }
+    assert_eq!(fake.seen().len(), 1, "nothing is sent of what is refused");
+}
+
+#[test]
 fn bad_job_files_are_refused_before_anything_is_sent() {
     let fake = Fake::start("bad", accepted);
     fake.place.write("a.toml", "command = \"python a.py\"\n");
