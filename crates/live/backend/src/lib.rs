@@ -44,7 +44,7 @@ pub mod report;
 pub mod shared_gpu;
 pub mod suspender;
 
-pub use discover::{Discovered, GpuFound, discover};
+pub use discover::{Discovered, GpuFound, discover, discover_by};
 pub use health::{Finding, GpuSeen, HealthOptions, HealthVerdict};
 pub use local::{Local, LocalOptions, sample};
 pub use log::{LogPart, read_log};

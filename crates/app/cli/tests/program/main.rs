@@ -41,6 +41,8 @@ mod readme;
 mod release;
 #[cfg(feature = "live")]
 mod serving;
+#[cfg(feature = "live")]
+mod slices;
 mod slurm;
 mod splits;
 mod store;

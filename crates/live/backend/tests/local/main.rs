@@ -9,6 +9,7 @@ mod fake_nvml;
 mod health;
 mod running;
 mod sharing;
+mod slices;
 mod survival;
 mod suspending;
 mod training;
