@@ -49,8 +49,8 @@ pub use health::{Finding, GpuSeen, HealthOptions, HealthVerdict};
 pub use local::{Local, LocalOptions, sample};
 pub use log::{LogPart, read_log};
 pub use order::{
-    AsideOrder, Identity, LaunchOrder, NodeShare, Order, ResizeOrder, SharingOrder, SharingPlace,
-    StopOrder, TimeShift,
+    AsideOrder, Identity, LaunchOrder, MpsPlace, NodeShare, Order, ResizeOrder, SharingOrder,
+    SharingPlace, StopOrder, TimeShift,
 };
 pub use report::{AsideSeen, Exit, Found, NodeSeen, Report, SharingSeen};
 

@@ -192,6 +192,9 @@ pub struct Exit {
     pub lost: bool,
     /// It was killed for using too much memory.
     pub out_of_memory: bool,
+    /// Why it is not to blame for its end, where a neighbour may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub excused: Option<String>,
     /// It was ended because its GPUs had done nothing for so long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_seconds: Option<f64>,
