@@ -283,8 +283,8 @@ def served(bench):
 def served_fault(bench):
     """A job that writes where nothing is beside one that trains, through the daemon: the neighbour is not charged."""
     yard = bench.keep(Yard(bench))
-    steps = 200 if bench.given.device == "driver" else 1500
-    guilty = yard.submit("guilty", 0.3, str(HERE / "sharing_fault.py"), "5" if steps == 200 else "20")
+    steps = 200 if bench.given.device == "driver" else 2500
+    guilty = yard.submit("guilty", 0.3, str(HERE / "sharing_fault.py"), "5" if steps == 200 else "8")
     neighbour = yard.submit("neighbour", 0.7, str(HERE / "sharing_fault.py"), "never", str(steps))
     if bench.given.device == "driver":
         time.sleep(3)

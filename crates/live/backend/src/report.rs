@@ -91,6 +91,8 @@ pub struct SharingSeen {
     pub request: u32,
     /// What it gets at most.
     pub limit: u32,
+    /// The percentage of the GPU's threads that it has as a client of MPS, if it is one: then it takes no turns.
+    pub threads: Option<u8>,
     /// What it used within the last ten seconds.
     pub usage_us: u64,
     /// How long it had turns.

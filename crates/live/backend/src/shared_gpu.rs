@@ -95,6 +95,8 @@ struct Member {
 /// How an attempt stands with MPS.
 #[derive(Debug, Default)]
 struct Standing {
+    /// The percentage of the GPU's threads that it was given.
+    threads: u8,
     /// How many looks in a row found a process of it on the GPU that is no client.
     astray: u32,
     /// Since when it is known to have failed.
@@ -112,7 +114,10 @@ impl Member {
             was_told: false,
             beyond: 0,
             unhooked: 0,
-            client: place.mps.is_some().then(Standing::default),
+            client: place
+                .mps
+                .as_ref()
+                .map(|mps| Standing { threads: mps.threads, ..Standing::default() }),
         }
     }
 }
@@ -344,7 +349,8 @@ impl SharedGpus {
             }
             let behind = client.behind_us.iter();
             let behind = behind.filter_map(|(socket, us)| Some((of(socket)?.0, *us))).collect();
-            seen.push(seen_of(key, gpu, client, behind));
+            let threads = member.client.as_ref().map(|standing| standing.threads);
+            seen.push(SharingSeen { threads, ..seen_of(key, gpu, client, behind) });
             reports.extend(self.look_at_memory(key, client));
             reports.extend(self.look_for_strays(key, client));
         }
@@ -436,6 +442,7 @@ fn seen_of(
         gpu,
         request: client.request,
         limit: client.limit,
+        threads: None,
         usage_us: client.usage_us,
         held_us: client.held_us,
         waited_us: client.waited_us,

@@ -239,10 +239,16 @@ impl OnGpu {
             return;
         }
         match self.mark.ask_all() {
-            Ok((servers, clients)) if self.servers.iter().all(|one| servers.contains(one)) => {
+            Ok((servers, clients)) => {
+                let stays =
+                    self.servers.is_empty() || self.servers.iter().any(|one| servers.contains(one));
+                // One whose clients have all ended may go without a fault.
+                if !stays && self.clients.iter().any(|client| is_there(*client)) {
+                    return self
+                        .fail(among, "its server is gone, and clients of it are not".to_owned());
+                }
                 (self.servers, self.clients) = (servers, clients);
             }
-            Ok(_) => self.fail(among, "its server is gone".to_owned()),
             Err(what) => self.fail(among, what),
         }
     }
@@ -260,7 +266,12 @@ impl Mark {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.env_clear().current_dir("/").stdin(Stdio::null());
-        command.env("PATH", crate::environment::PATH_DEFAULT);
+        // It looks for the program of its server in PATH, and that for the driver's libraries.
+        let beside = self.program.parent().unwrap_or(Path::new("/usr/bin")).display();
+        command.env("PATH", format!("{beside}:{}", crate::environment::PATH_DEFAULT));
+        if let Some(libraries) = std::env::var_os("LD_LIBRARY_PATH") {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
         command.env("CUDA_MPS_PIPE_DIRECTORY", &self.pipes);
         command.env("CUDA_MPS_LOG_DIRECTORY", self.logs());
         command.env("CUDA_DEVICE_ORDER", "PCI_BUS_ID").env("CUDA_VISIBLE_DEVICES", &self.device);
@@ -345,6 +356,10 @@ fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus, String> {
     }
 }
 
+fn is_there(process: i32) -> bool {
+    Path::new(&format!("/proc/{process}")).exists()
+}
+
 /// The numbers that stand in lines of their own.
 fn numbers<T: FromIterator<i32>>(text: &str) -> T {
     text.lines().filter_map(|line| line.trim().parse().ok()).collect()
@@ -376,11 +391,13 @@ pub fn end_beside(arbiter: &Path) {
 
 /// The control program, looked for as a shell would; as it is named where it is not found.
 pub fn find(program: &Path) -> Option<PathBuf> {
+    // It is started in another folder than this process is in.
+    let is_there = |file: PathBuf| std::path::absolute(file).ok().filter(|file| file.is_file());
     if program.components().count() > 1 {
-        return program.is_file().then(|| program.to_owned());
+        return is_there(program.to_owned());
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
+    std::env::split_paths(&path).map(|dir| dir.join(program)).find_map(is_there)
 }
 
 #[cfg(test)]

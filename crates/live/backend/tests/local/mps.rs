@@ -107,6 +107,14 @@ fn clients_get_their_part_of_the_threads_and_no_turns_and_the_last_ends_mps() {
     assert_eq!(fake.calls(), ["start 0"], "one for both");
     let pipes = yard.run_dir.join("mps/0");
     assert_eq!(pipes.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    within(WAIT, "it is told of", || {
+        let told = yard.reports.try_iter().any(|report| match report {
+            Report::Sharing { seen, .. } => seen.iter().any(|one| one.threads == Some(30)),
+            Report::Notice { what, .. } => panic!("{what}"),
+            _ => false,
+        });
+        told
+    });
     // Another share is for the next start, which is said once; another cap is for now.
     for permille in [400, 350] {
         let (request, limit) = (permille, permille);
@@ -204,6 +212,22 @@ fn a_fault_of_one_client_is_laid_to_none_and_keeps_their_jobs_apart() {
     yard.launch(share(3, 300, &client("exit 0")));
     line(&yard, 3, "30%");
     let _ = std::fs::remove_file(flag);
+}
+
+#[test]
+fn a_server_that_is_gone_while_its_clients_are_not_is_told_of_and_takes_no_more() {
+    let (mut yard, fake) = yard("gone");
+    yard.launch(share(1, 300, &client(WAITS)));
+    line(&yard, 1, "share/0");
+    // It was seen before.
+    std::thread::sleep(Duration::from_secs(4));
+    fake.tell("server", "434343");
+    let what = notice(&yard, 1);
+    assert!(what.contains("MPS on GPU 0 has failed: its server is gone"), "{what}");
+    yard.launch(share(2, 300, "exit 0"));
+    let what = notice(&yard, 2);
+    assert!(what.contains("its clients are not gone yet"), "{what}");
+    end(&mut yard, &[1]);
 }
 
 #[test]
