@@ -1,7 +1,7 @@
 //! NVIDIA's MPS on a GPU: its control daemon, started for the attempts that share the GPU and ended after the last.
 //!
 //! Clients of one server run at the same time, each on a part of the GPU's threads. Control daemon and server run as the
-//! user of the attempts, and the pipes are that user's alone: no other user is let in. The control daemon makes itself
+//! user of the attempts, and the pipes are that user's alone: no other user is served. The control daemon makes itself
 //! independent of what starts it and outlives the daemon; `RUN_DIR/mps/GPU.json` says what was started, and its pipes are
 //! in `RUN_DIR/mps/GPU`. The arbiter of the GPU ends it where no daemon is there to do it.
 
