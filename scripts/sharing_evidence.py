@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 
+import sharing_mps
 import sharing_queue
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -476,6 +477,7 @@ PARTS = {
 
 
 PARTS.update(sharing_queue.PARTS)
+PARTS.update(sharing_mps.PARTS)
 
 
 def alarmed(*_):
@@ -491,6 +493,7 @@ def main():
     reader.add_argument("out")
     reader.add_argument("--budget", type=float, default=470)
     reader.add_argument("--python", default=sys.executable)
+    reader.add_argument("--mps-control", default="nvidia-cuda-mps-control")
     reader.add_argument("--device", choices=["torch", "driver"], default="torch")
     given = reader.parse_args()
     signal.signal(signal.SIGALRM, alarmed)

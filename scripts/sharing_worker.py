@@ -16,6 +16,21 @@ import time
 
 LAUNCHES = 500
 """Tiny kernels in one step of the kind `launch`."""
+WILD = b"""
+.version 6.0
+.target sm_70
+.address_size 64
+.visible .entry wild()
+{
+    .reg .b64 %where;
+    .reg .b32 %what;
+    mov.u64 %where, 4096;
+    mov.u32 %what, 1;
+    st.global.u32 [%where], %what;
+    ret;
+}
+"""
+"""A kernel that writes where nothing is."""
 
 
 class Torch:
@@ -137,6 +152,23 @@ class Torch:
         self.held.clear()
         self.torch.cuda.empty_cache()
 
+    def fault(self):
+        """Writes where nothing is; what the program hears of it."""
+        torch = self.torch
+        try:
+            torch.zeros(1, device="cuda")
+            cuda, module, kernel = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+            if cuda.cuModuleLoadData(ctypes.byref(module), WILD) == 0:
+                cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"wild")
+                cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+            else:
+                # Without a compiler for kernels: an index that a kernel finds out of bounds.
+                torch.zeros(8, device="cuda")[torch.full((8,), 1 << 40, device="cuda")].sum()
+            torch.cuda.synchronize()
+        except RuntimeError as error:
+            return str(error)[:200]
+        return None
+
     def told(self):
         """What the program is told of the GPU's memory."""
         free, total = self.torch.cuda.mem_get_info()
@@ -192,6 +224,10 @@ class Driver:
         for pointer in self.held:
             self.cuda.cuMemFree_v2(pointer)
         self.held.clear()
+
+    def fault(self):
+        """The stand-in has no memory that could not be written: the program ends as one does that heard of it."""
+        os._exit(1)
 
     def told(self):
         """What the program is told of the GPU's memory."""
@@ -268,6 +304,8 @@ def obey(device, order):
             return fill(device, order)
         case "told":
             return device.told()
+        case "fault":
+            return {"heard": device.fault()}
     raise ValueError(f"unknown order {order}")
 
 

@@ -551,13 +551,51 @@ fn defines(line: &str, kind: &str, name: &str) -> bool {
 #[test]
 fn every_test_that_the_security_page_names_exists() {
     let page = read(&root().join("docs/guide/security.md"));
-    // A name of a test is a sentence: at least four words in a code span.
-    let named = page.split('`').skip(1).step_by(2).filter(|span| {
+    let named = named_tests(&page);
+    assert!(named.len() > 50, "the page names {} tests", named.len());
+    let wrong = without_a_test(named);
+    assert!(wrong.is_empty(), "no test is called {}", wrong.join(", "));
+}
+
+#[test]
+fn every_cell_of_the_table_of_isolation_has_its_test_or_its_no() {
+    let page = read(&root().join("docs/guide/gpu-sharing.md"));
+    let (_, section) = page.split_once("\n## What is isolated\n").expect("the page has the table");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows: Vec<Vec<&str>> = section
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let (head, rows) = rows.split_first().expect("the table has a head");
+    assert_eq!(head[1..], ["token", "MPS", "MIG", "whole GPUs"]);
+    for about in ["memory", "faults", "timing", "side channels"] {
+        assert!(rows.iter().any(|row| row[0].starts_with(about)), "no row is about {about}");
+    }
+    for row in rows {
+        assert_eq!(row.len(), head.len(), "{row:?}");
+        for (cell, mechanism) in row[1..].iter().zip(&head[1..]) {
+            let has_test = cell.starts_with("yes") && !named_tests(cell).is_empty();
+            let is_no = cell.starts_with("no");
+            assert!(has_test || is_no, "{}, {mechanism}: {cell}", row[0]);
+        }
+    }
+    let wrong = without_a_test(named_tests(section));
+    assert!(wrong.is_empty(), "no test is called {}", wrong.join(", "));
+}
+
+/// Names of tests in a text. Such a name is a sentence: at least four words in a code span.
+fn named_tests(text: &str) -> Vec<&str> {
+    let spans = text.split('`').skip(1).step_by(2);
+    let is_name = |span: &&str| {
         let small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         span.chars().all(small) && span.matches('_').count() >= 3
-    });
-    let named: Vec<&str> = named.collect();
-    assert!(named.len() > 50, "the page names {} tests", named.len());
+    };
+    spans.filter(is_name).collect()
+}
+
+/// Those of the names that no test has.
+fn without_a_test(named: Vec<&str>) -> Vec<&str> {
     let texts: Vec<String> = sources().iter().map(|file| read(file)).collect();
     let is_test = |name: &str| {
         let signature = format!("fn {name}()");
@@ -569,8 +607,7 @@ fn every_test_that_the_security_page_names_exists() {
             })
         })
     };
-    let wrong: Vec<&str> = named.into_iter().filter(|name| !is_test(name)).collect();
-    assert!(wrong.is_empty(), "no test is called {}", wrong.join(", "));
+    named.into_iter().filter(|name| !is_test(name)).collect()
 }
 
 /// Functions with their first line, length and signature, by the indentation of their closing brace.

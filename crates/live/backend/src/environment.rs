@@ -3,7 +3,7 @@
 //!
 //! Later layers win: a user cannot set a rank or see another GPU by a variable.
 
-use crate::LaunchOrder;
+use crate::{LaunchOrder, MpsPlace};
 use std::collections::BTreeMap;
 use std::path::Path;
 use trainyard_token::{LOST_VARIABLE, SOCKET_VARIABLE};
@@ -81,6 +81,26 @@ fn share(order: &LaunchOrder, all: &mut Variables) {
     if let Some(lost) = order.env.get(LOST_VARIABLE) {
         all.insert(LOST_VARIABLE.to_owned(), lost.clone());
     }
+    if let Some(mps) = &place.mps {
+        all.retain(|name, _| !name.starts_with("CUDA_MPS_"));
+        for (name, value) in mps_client(mps) {
+            all.insert(name.to_owned(), value);
+        }
+    }
+}
+
+/// What makes a program a client of MPS, by the names of NVIDIA's documentation.
+fn mps_client(mps: &MpsPlace) -> Vec<(&'static str, String)> {
+    let mut all = vec![
+        ("CUDA_MPS_PIPE_DIRECTORY", mps.pipes.display().to_string()),
+        ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", mps.threads.to_string()),
+        ("CUDA_VISIBLE_DEVICES", mps.device.clone()),
+    ];
+    if let Some(mib) = mps.memory_mib {
+        // Of the first GPU that it sees, which is its only one.
+        all.push(("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", format!("0={mib}M")));
+    }
+    all
 }
 
 fn pytorch(order: &LaunchOrder, seat: &Seat<'_>) -> Vec<(&'static str, String)> {

@@ -44,13 +44,13 @@ pub mod report;
 pub mod shared_gpu;
 pub mod suspender;
 
-pub use discover::{Discovered, GpuFound, discover};
+pub use discover::{Discovered, GpuFound, discover, discover_by};
 pub use health::{Finding, GpuSeen, HealthOptions, HealthVerdict};
 pub use local::{Local, LocalOptions, sample};
 pub use log::{LogPart, read_log};
 pub use order::{
-    AsideOrder, Identity, LaunchOrder, NodeShare, Order, ResizeOrder, SharingOrder, SharingPlace,
-    StopOrder, TimeShift,
+    AsideOrder, Identity, LaunchOrder, MpsPlace, NodeShare, Order, ResizeOrder, SharingOrder,
+    SharingPlace, StopOrder, TimeShift,
 };
 pub use report::{AsideSeen, Exit, Found, NodeSeen, Report, SharingSeen};
 

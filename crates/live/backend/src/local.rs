@@ -54,6 +54,8 @@ pub struct LocalOptions {
     pub logs_bytes_max: u64,
     /// The library that is loaded into programs that share a GPU; without it they run by time slicing.
     pub library: Option<PathBuf>,
+    /// The control program of MPS, where attempts with a share are to be clients of MPS instead of taking turns.
+    pub mps: Option<PathBuf>,
     /// The driver's library by which attempts are put aside, where it is not the usual one.
     pub driver: Option<PathBuf>,
     /// How the health of GPUs is watched, if it is; where there is no NVIDIA driver there is nothing to watch.
@@ -73,6 +75,7 @@ impl LocalOptions {
             rescan: Duration::from_secs(1),
             logs_keep: Duration::from_secs(30 * 86_400),
             logs_bytes_max: 10 << 30,
+            mps: None,
             driver: None,
             health: None,
         }

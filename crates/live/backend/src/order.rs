@@ -153,6 +153,22 @@ pub struct SharingPlace {
     pub device: String,
     /// The user who may connect.
     pub user: u32,
+    /// How it is a client of MPS there, if it is: then it takes no turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mps: Option<MpsPlace>,
+}
+
+/// How the programs of an attempt are clients of MPS on their GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MpsPlace {
+    /// Where they find its control daemon.
+    pub pipes: std::path::PathBuf,
+    /// The percentage of the GPU's threads that they may use.
+    pub threads: u8,
+    /// MiB that each of them may take of the GPU, its context included; nothing is no limit.
+    pub memory_mib: Option<u32>,
+    /// What they are told of the GPU.
+    pub device: String,
 }
 
 /// A Unix user.

@@ -91,6 +91,8 @@ pub struct SharingSeen {
     pub request: u32,
     /// What it gets at most.
     pub limit: u32,
+    /// The percentage of the GPU's threads that it has as a client of MPS, if it is one: then it takes no turns.
+    pub threads: Option<u8>,
     /// What it used within the last ten seconds.
     pub usage_us: u64,
     /// How long it had turns.
@@ -192,6 +194,9 @@ pub struct Exit {
     pub lost: bool,
     /// It was killed for using too much memory.
     pub out_of_memory: bool,
+    /// Why it is not to blame for its end, where a neighbour may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub excused: Option<String>,
     /// It was ended because its GPUs had done nothing for so long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_seconds: Option<f64>,

@@ -3,7 +3,13 @@
 //! The arbiter is a process of its own (`program arbiter FOLDER`), started when a share is first launched on its GPU and
 //! gone a while after the last. It outlives the daemon and is found again by its folder, `RUN_DIR/share/GPU`. What this
 //! remembers is only what it has told; the terms of an attempt stand in its directory (`orders/share.json`).
+//!
+//! - `mps`: NVIDIA's MPS on a GPU, where attempts are its clients instead of taking turns.
+//! - `clients`: what comes of being one: who is not, and who is to blame for a fault.
+//! - `offence`: attempts that take more memory than their cap.
 
+mod clients;
+mod mps;
 mod offence;
 
 use crate::attempt_dir::{self, AttemptDir, KeeperMark};
@@ -13,6 +19,8 @@ use crate::local::worker::Key;
 use crate::order::{SharingOrder, SharingPlace};
 use crate::report::SharingSeen;
 use crate::{LaunchOrder, Report, processes};
+use mps::Mps;
+pub use mps::find as find_mps;
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 use nvml_wrapper::Nvml;
@@ -28,6 +36,8 @@ use std::time::{Duration, Instant};
 use trainyard_sharing::control::{self, ArbiterAnswer, ArbiterOrder, SharingTerms};
 use trainyard_sharing::{ServerOptions, Told, ToldClient};
 
+/// The control program of MPS, by name.
+pub const MPS_CONTROL: &str = "nvidia-cuda-mps-control";
 /// The library that is loaded into programs, by name.
 pub const LIBRARY: &str = "libtrainyard_preload.so";
 /// How long an arbiter may take to answer after its start.
@@ -78,6 +88,21 @@ struct Member {
     beyond: u32,
     /// How many looks in a row found a process of it that is not hooked.
     unhooked: u32,
+    /// Its standing with MPS, if it is a client.
+    client: Option<Standing>,
+}
+
+/// How an attempt stands with MPS.
+#[derive(Debug, Default)]
+struct Standing {
+    /// The percentage of the GPU's threads that it was given.
+    threads: u8,
+    /// How many looks in a row found a process of it on the GPU that is no client.
+    astray: u32,
+    /// Since when it is known to have failed.
+    failed: Option<Instant>,
+    /// It was said that its share changes at its next start.
+    told_of_change: bool,
 }
 
 impl Member {
@@ -89,6 +114,10 @@ impl Member {
             was_told: false,
             beyond: 0,
             unhooked: 0,
+            client: place
+                .mps
+                .as_ref()
+                .map(|mps| Standing { threads: mps.threads, ..Standing::default() }),
         }
     }
 }
@@ -99,6 +128,7 @@ pub struct SharedGpus {
     program: PathBuf,
     library: Option<PathBuf>,
     members: BTreeMap<Key, Member>,
+    mps: Mps,
     arbiters: Vec<Child>,
     /// The driver's library, once it was looked for, and where.
     nvml: Option<Option<Nvml>>,
@@ -116,20 +146,21 @@ impl SharedGpus {
             nvml: None,
             nvml_library: options.health.as_ref().and_then(|health| health.library.clone()),
             members: BTreeMap::new(),
+            mps: Mps::new(&options.run_dir, options.mps.clone()),
             arbiters: Vec::new(),
             asked: None,
         }
     }
 
     /// Makes ready what an attempt with a share needs. Where that cannot be, the order is changed so that it runs without
-    /// limits, and what is returned says why.
+    /// limits, and what is returned says why; so it does where it takes turns though MPS is wanted.
     pub fn join(&mut self, order: &mut LaunchOrder) -> Option<String> {
         let wish = order.sharing.clone()?;
         match self.try_join(order, &wish) {
-            Ok(place) => {
+            Ok((place, notice)) => {
                 let sharing = SharingOrder { place: Some(place), ..wish };
                 order.sharing = Some(sharing);
-                None
+                notice
             }
             Err(why) => {
                 order.sharing = None;
@@ -145,7 +176,7 @@ impl SharedGpus {
         &mut self,
         order: &LaunchOrder,
         wish: &SharingOrder,
-    ) -> Result<SharingPlace, String> {
+    ) -> Result<(SharingPlace, Option<String>), String> {
         let &[gpu] = &order.gpus[..] else {
             let count = order.gpus.len();
             return Err(format!(
@@ -178,17 +209,17 @@ impl SharedGpus {
         let folder = self.folder(gpu);
         self.start_arbiter(&folder).map_err(|error| format!("its arbiter: {error}"))?;
         let socket = folder.join(attempt_dir::name(order.job, order.attempt));
-        let terms = terms(&socket, user, wish);
-        match control::ask(&folder, &ArbiterOrder::Set(terms)) {
+        let device = order.devices.first().cloned().unwrap_or_else(|| gpu.to_string());
+        let place = SharingPlace { socket, library, gpu, device, user, mps: None };
+        let (place, notice) = self.with_mps(order, place, wish);
+        match control::ask(&folder, &ArbiterOrder::Set(terms(&place, wish))) {
             Ok(ArbiterAnswer::Done) => {}
             Ok(ArbiterAnswer::Refused(why)) => return Err(why),
             Ok(ArbiterAnswer::Told(_)) => return Err("its arbiter gives no answer".to_owned()),
             Err(error) => return Err(format!("its arbiter: {error}")),
         }
-        let device = order.devices.first().cloned().unwrap_or_else(|| gpu.to_string());
-        let place = SharingPlace { socket, library, gpu, device, user };
         self.members.insert(key, Member::new(&place));
-        Ok(place)
+        Ok((place, notice))
     }
 
     fn folder(&self, gpu: u8) -> PathBuf {
@@ -209,6 +240,12 @@ impl SharedGpus {
             if begun.elapsed() > START_WITHIN {
                 let what = format!("it does not answer in {}", folder.display());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+            }
+            // One that found another still about to end has gone at once.
+            let is_gone = |child: &mut Child| !matches!(child.try_wait(), Ok(None));
+            if child.as_mut().is_some_and(is_gone) {
+                thread::sleep(Duration::from_millis(50));
+                child = None;
             }
             if child.is_none() {
                 let words = [OsStr::new("arbiter"), folder.as_os_str()];
@@ -239,14 +276,16 @@ impl SharedGpus {
                 wish.request
             ));
         };
-        let terms = terms(&place.socket, place.user, wish);
+        let terms = terms(&place, wish);
         let folder = self.folder(place.gpu);
+        let later = self.changes_later((job, attempt), &place);
         let sharing = SharingOrder { place: Some(place), ..wish.clone() };
         let written = attempt_dir::write_durably(&dir.file("orders/share.json"), &sharing);
         match control::ask(&folder, &ArbiterOrder::Set(terms)) {
             Ok(ArbiterAnswer::Done) => written
                 .err()
-                .map(|error| format!("its new share is lost with its arbiter: {error}")),
+                .map(|error| format!("its new share is lost with its arbiter: {error}"))
+                .or(later),
             Ok(ArbiterAnswer::Refused(why)) => {
                 Some(format!("its share cannot become another: {why}"))
             }
@@ -264,6 +303,9 @@ impl SharedGpus {
         let socket = folder.join(attempt_dir::name(key.0, key.1));
         // An arbiter that is gone has no client either.
         let _ = control::ask(&folder, &ArbiterOrder::Remove(socket));
+        if member.client.is_some() && self.clients_of(member.gpu) == 0 {
+            self.mps.end(member.gpu);
+        }
     }
 
     /// Asks all arbiters, if it is time to; starts those anew that are gone.
@@ -290,7 +332,7 @@ impl SharedGpus {
             let name = Path::new(socket).file_name().and_then(OsStr::to_str);
             name.and_then(attempt_dir::parse_name)
         };
-        let mut reports = Vec::new();
+        let mut reports = self.look_at_mps(gpu);
         let mut seen = Vec::new();
         for client in &told.clients {
             let Some(key) = of(&client.socket) else { continue };
@@ -307,8 +349,10 @@ impl SharedGpus {
             }
             let behind = client.behind_us.iter();
             let behind = behind.filter_map(|(socket, us)| Some((of(socket)?.0, *us))).collect();
-            seen.push(seen_of(key, gpu, client, behind));
+            let threads = member.client.as_ref().map(|standing| standing.threads);
+            seen.push(SharingSeen { threads, ..seen_of(key, gpu, client, behind) });
             reports.extend(self.look_at_memory(key, client));
+            reports.extend(self.look_for_strays(key, client));
         }
         reports.push(Report::Sharing { gpu, seen });
         reports
@@ -321,9 +365,7 @@ impl SharedGpus {
         let nvml = self.nvml.get_or_insert_with(|| nvml::load(library).ok()).as_ref()?;
         let member = self.members.get_mut(&key)?;
         let on_gpu = nvml::users(nvml, &member.device).ok()?;
-        let dir = AttemptDir::new(&self.run_dir, key.0, key.1);
-        let mark: Option<KeeperMark> = attempt_dir::read(&dir.file("keeper.json")).ok().flatten();
-        let own = processes::descendants(mark?.pid);
+        let own = processes_of(&self.run_dir, key)?;
         let hooked = &client.processes;
         let offence = Use { cap: client.memory_cap, on_gpu: &on_gpu, own: &own, hooked }.offence();
         (member.beyond, member.unhooked) = match &offence {
@@ -370,10 +412,7 @@ impl SharedGpus {
         for key in here {
             let dir = AttemptDir::new(&self.run_dir, key.0, key.1);
             if let Some((place, wish)) = kept(&dir) {
-                let _ = control::ask(
-                    &folder,
-                    &ArbiterOrder::Set(terms(&place.socket, place.user, &wish)),
-                );
+                let _ = control::ask(&folder, &ArbiterOrder::Set(terms(&place, &wish)));
             }
             let what = format!(
                 "the arbiter of GPU {gpu} was gone: programs that run go on by time slicing, each within its cap; {told}"
@@ -382,6 +421,13 @@ impl SharedGpus {
         }
         reports
     }
+}
+
+/// All processes below the keeper of an attempt.
+fn processes_of(run_dir: &Path, (job, attempt): Key) -> Option<Vec<i32>> {
+    let dir = AttemptDir::new(run_dir, job, attempt);
+    let mark: Option<KeeperMark> = attempt_dir::read(&dir.file("keeper.json")).ok().flatten();
+    Some(processes::descendants(mark?.pid))
 }
 
 fn seen_of(
@@ -396,6 +442,7 @@ fn seen_of(
         gpu,
         request: client.request,
         limit: client.limit,
+        threads: None,
         usage_us: client.usage_us,
         held_us: client.held_us,
         waited_us: client.waited_us,
@@ -410,10 +457,12 @@ fn seen_of(
     }
 }
 
-fn terms(socket: &Path, user: u32, wish: &SharingOrder) -> SharingTerms {
+fn terms(place: &SharingPlace, wish: &SharingOrder) -> SharingTerms {
     SharingTerms {
-        socket: socket.to_path_buf(),
-        user,
+        socket: place.socket.clone(),
+        user: place.user,
+        // MPS holds its clients to a part of the GPU's threads, all of the time.
+        turns: place.mps.is_none(),
         request: wish.request.into(),
         limit: wish.limit.into(),
         memory_cap: wish.memory_mib.map(|mib| u64::from(mib) << 20),
@@ -433,7 +482,8 @@ fn kept(dir: &AttemptDir) -> Option<(SharingPlace, SharingOrder)> {
 
 /// Serves as the arbiter in that folder: a hidden command.
 pub fn main(folder: &Path) -> std::process::ExitCode {
-    match control::serve(folder, ServerOptions::default(), control::IDLE) {
+    let at_end = || mps::end_beside(folder);
+    match control::serve(folder, ServerOptions::default(), control::IDLE, at_end) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(_) => std::process::ExitCode::FAILURE,
     }

@@ -107,13 +107,18 @@ pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
 /// changes when something happens.
 pub fn sharing(seen: &SharingSeen) -> String {
     let mib = |bytes: u64| bytes >> 20;
-    let mut text = format!(
-        "shares GPU {}: promised {} to {} % of its time, used {} % of late",
-        seen.gpu,
-        seen.request / 10,
-        seen.limit / 10,
-        seen.usage_us / 100_000,
-    );
+    let mut text = match seen.threads {
+        Some(threads) => {
+            format!("shares GPU {}: a client of MPS with {threads} % of its threads", seen.gpu)
+        }
+        None => format!(
+            "shares GPU {}: promised {} to {} % of its time, used {} % of late",
+            seen.gpu,
+            seen.request / 10,
+            seen.limit / 10,
+            seen.usage_us / 100_000,
+        ),
+    };
     match seen.memory_cap {
         Some(cap) => {
             text.push_str(&format!(", {} of {} MiB", mib(seen.memory_used), mib(cap)));
@@ -130,7 +135,9 @@ pub fn sharing(seen: &SharingSeen) -> String {
     if seen.limited_us >= 1_000_000 {
         text.push_str(&format!("; its own limit kept it for {} s", seen.limited_us / 1_000_000));
     }
-    if seen.hellos == 0 {
+    if seen.hellos == 0 && seen.threads.is_some() {
+        text.push_str("; none of its programs said hello, so its cap is left to MPS");
+    } else if seen.hellos == 0 {
         text.push_str("; none of its programs said hello, so nothing of this is enforced");
     }
     text
@@ -150,6 +157,7 @@ mod tests {
             gpu: 2,
             request: 300,
             limit: 1000,
+            threads: None,
             usage_us: 2_950_000,
             held_us: 60_000_000,
             waited_us: 140_000_000,
@@ -166,6 +174,12 @@ mod tests {
             sharing(&seen),
             "shares GPU 2: promised 30 to 100 % of its time, used 29 % of late, 3072 of 20480 MiB; \
              waited 120 s behind job 7"
+        );
+        let client = SharingSeen { threads: Some(30), ..seen.clone() };
+        let text = sharing(&client);
+        assert!(
+            text.starts_with("shares GPU 2: a client of MPS with 30 % of its threads"),
+            "{text}"
         );
         let silent = SharingSeen { hellos: 0, behind_us: [].into(), limited_us: 5_000_000, ..seen };
         let text = sharing(&SharingSeen { memory_cap: None, memory_refusals: 3, ..silent });

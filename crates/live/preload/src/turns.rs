@@ -12,7 +12,7 @@ use std::io::Error;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
-use trainyard_token::{FromProgram, ToProgram};
+use trainyard_token::{FOREVER, FromProgram, ToProgram};
 
 /// A program that gives the GPU nothing for so long is looked at: when its work is done and nothing follows soon, its
 /// turn goes back (Gemini merges bursts that are closer).
@@ -149,6 +149,10 @@ impl Turns {
         self.pauses.asked(job.now());
         let over = self.finish(job, &mut state, driver::context());
         match self.turn(job, &mut state, over) {
+            Ok(hold) if hold.quota == FOREVER => {
+                self.gate.open_forever();
+                Ok(())
+            }
             Ok(hold) => {
                 self.context.store(driver::context(), Ordering::Release);
                 *lock(&self.pace) = job.now();

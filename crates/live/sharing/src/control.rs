@@ -56,6 +56,13 @@ pub struct SharingTerms {
     pub limit: u32,
     /// Bytes that its programs may allocate together; nothing is no cap.
     pub memory_cap: Option<u64>,
+    /// Whether its programs wait for turns, or are held to its share by other means; it stays as it was at first.
+    #[serde(default = "yes")]
+    pub turns: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What an arbiter answers.
@@ -88,8 +95,14 @@ pub fn ask(folder: &Path, order: &ArbiterOrder) -> io::Result<ArbiterAnswer> {
     serde_json::from_str(&answer).map_err(io::Error::from)
 }
 
-/// Serves in this folder until there has been no client for `idle`. Nothing is done where another process serves there.
-pub fn serve(folder: &Path, options: ServerOptions, idle: Duration) -> io::Result<()> {
+/// Serves in this folder until there has been no client for `idle`, and does then what is to be done before another
+/// process can serve there. Nothing is done where another process serves.
+pub fn serve(
+    folder: &Path,
+    options: ServerOptions,
+    idle: Duration,
+    at_end: impl FnOnce(),
+) -> io::Result<()> {
     let Some(_lock) = lock(folder)? else { return Ok(()) };
     let _ = setsid();
     block_signals()?;
@@ -115,7 +128,9 @@ pub fn serve(folder: &Path, options: ServerOptions, idle: Duration) -> io::Resul
             last_client = Instant::now();
         }
     }
-    std::fs::remove_file(&path)
+    let removed = std::fs::remove_file(&path);
+    at_end();
+    removed
 }
 
 /// The lock of the folder, if no process holds it.
@@ -193,7 +208,8 @@ impl Control {
         // A socket of an arbiter before this one; the lock says that it is gone.
         let _ = std::fs::remove_file(&terms.socket);
         let (socket, user) = (terms.socket, terms.user);
-        let client = ClientOptions { share, memory_cap, socket: socket.clone(), user };
+        let turns = terms.turns;
+        let client = ClientOptions { share, memory_cap, socket: socket.clone(), user, turns };
         let client = self.server.add(client).map_err(|error| error.to_string())?;
         self.clients.insert(socket, client);
         Ok(())

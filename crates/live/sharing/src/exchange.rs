@@ -6,7 +6,7 @@ use trainyard_arbiter::{
     Arbiter, ClientId, Hold, Next, Settings, SettingsError, Share, ShareError,
 };
 use trainyard_arbiter::{Stale, TokenId};
-use trainyard_token::{FRAME, FromProgram, Malformed, ToProgram};
+use trainyard_token::{FOREVER, FRAME, FromProgram, Malformed, ToProgram};
 use trainyard_types::{Span, Time};
 
 /// One end of a connection, on our side.
@@ -88,6 +88,8 @@ struct Program {
 }
 
 struct Client {
+    /// Whether its programs wait for turns.
+    takes_turns: bool,
     memory_cap: u64,
     memory_used: u64,
     memory_peak: u64,
@@ -128,6 +130,7 @@ impl Exchange {
     pub fn join(&mut self, id: ClientId, share: Share, memory_cap: u64) -> Result<(), ShareError> {
         self.arbiter.join(id, share)?;
         let fresh = Client {
+            takes_turns: true,
             memory_cap,
             memory_used: 0,
             memory_peak: 0,
@@ -141,6 +144,13 @@ impl Exchange {
         };
         self.clients.insert(id, fresh);
         Ok(())
+    }
+
+    /// The programs of a job are held to its share by other means than turns: each gets one that never ends.
+    pub fn without_turns(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.takes_turns = false;
+        }
     }
 
     /// A job's share and cap change. What is allocated beyond a lower cap stays; nothing is added to it.
@@ -324,6 +334,9 @@ impl Exchange {
         let client = self.clients.get_mut(&program.client).ok_or(Fault::Unknown)?;
         if program.wants || program.holds.is_some() {
             return Err(Fault::Twice);
+        }
+        if !client.takes_turns {
+            return Ok(Some(ToProgram::Granted { token: 0, quota_us: FOREVER }));
         }
         program.wants = true;
         client.queue.push_back(peer);

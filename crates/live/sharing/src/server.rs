@@ -56,6 +56,8 @@ pub struct ClientOptions {
     pub socket: PathBuf,
     /// The user whose processes may connect.
     pub user: u32,
+    /// Whether its programs wait for turns, or are held to its share by other means.
+    pub turns: bool,
 }
 
 /// Why a job cannot come.
@@ -261,6 +263,9 @@ impl Loop {
     fn add(&mut self, client: ClientOptions) -> Result<ClientId, AddError> {
         let id = ClientId(self.next_client);
         self.exchange.join(id, client.share, client.memory_cap)?;
+        if !client.turns {
+            self.exchange.without_turns(id);
+        }
         match open(&client) {
             Ok(listener) => {
                 self.next_client += 1;

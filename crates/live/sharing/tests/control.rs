@@ -34,7 +34,14 @@ impl Arbiter {
         use std::os::unix::fs::MetadataExt;
         let user = std::fs::metadata("/proc/self").unwrap().uid();
         let socket = self.0.join(name);
-        SharingTerms { socket, user, request, limit: 1000, memory_cap: Some(mib << 20) }
+        SharingTerms {
+            socket,
+            user,
+            request,
+            limit: 1000,
+            memory_cap: Some(mib << 20),
+            turns: true,
+        }
     }
 }
 

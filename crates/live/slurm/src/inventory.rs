@@ -241,6 +241,14 @@ mod tests {
     }
 
     #[test]
+    fn mig_slices_are_types_of_their_own_as_slurm_names_them() {
+        let nodes = vec![node("a", &[("a100", 1), ("a100_1g.5gb", 7)], "gpu")];
+        let told = told(nodes, &[]);
+        assert!(told.contains("a 1xa100 12 on a"), "{told}");
+        assert!(told.contains("a/a100_1g.5gb 7xa100_1g.5gb 84 on a"), "{told}");
+    }
+
+    #[test]
     fn a_partition_chooses_its_nodes_and_a_wrong_one_is_named() {
         let nodes = || vec![node("a", &[("v100", 2)], "gpu"), node("b", &[("v100", 4)], "dev")];
         assert_eq!(told(nodes(), &["dev"]), "b 4xv100 96 on b");

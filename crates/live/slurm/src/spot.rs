@@ -93,8 +93,12 @@ mod tests {
             memory_mib: 64_000,
             ..SlurmNode::default()
         };
-        let nodes =
-            vec![node("n1", &[("v100", 4)]), node("n2", &[("v100", 4)]), node("n3", &[("", 8)])];
+        let nodes = vec![
+            node("n1", &[("v100", 4)]),
+            node("n2", &[("v100", 4)]),
+            node("n3", &[("", 8)]),
+            node("n4", &[("a100", 1), ("a100_1g.5gb", 7)]),
+        ];
         Inventory::of(&SlurmSeen { nodes, ..SlurmSeen::default() }, &NodeFilter::default())
     }
 
@@ -115,6 +119,15 @@ mod tests {
         asked.limits = Limits { cpus: 4, memory_mib: 1000, ..Limits::default() };
         let made = spot(&asked, &inventory()).unwrap();
         assert_eq!((made.cpus, made.memory_mib, made.gres.as_deref()), (4, 1000, Some("gpu:8")));
+    }
+
+    #[test]
+    fn a_mig_slice_is_asked_for_by_the_type_that_slurm_reported() {
+        let made = spot(&order(&[("n4/a100_1g.5gb", 1)]), &inventory()).unwrap();
+        assert_eq!(
+            (made.gres.as_deref(), &made.nodes[..]),
+            (Some("gpu:a100_1g.5gb:1"), &["n4".to_owned()][..])
+        );
     }
 
     #[test]

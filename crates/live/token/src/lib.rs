@@ -18,6 +18,8 @@ pub const SOCKET_VARIABLE: &str = "TRAINYARD_SHARING_SOCKET";
 pub const LOST_VARIABLE: &str = "TRAINYARD_SHARING_LOST";
 /// A cap that is none.
 pub const NO_CAP: u64 = u64::MAX;
+/// The quota of a turn that never ends: its program asks for no other, and gives nothing back.
+pub const FOREVER: u64 = u64::MAX;
 
 const MARK: u8 = 0x59;
 
@@ -69,7 +71,7 @@ pub enum ToProgram {
     Granted {
         /// Which turn.
         token: u64,
-        /// For how many microseconds.
+        /// For how many microseconds, or [`FOREVER`].
         quota_us: u64,
     },
     /// You may allocate it.

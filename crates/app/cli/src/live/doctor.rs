@@ -178,12 +178,14 @@ fn cgroups(places: &Places) -> Check {
 
 fn gpus() -> Check {
     let found = discover();
-    if found.gpus.is_empty() {
+    if found.gpus.is_empty() && found.unused.is_empty() {
         let detail = "NVML finds none; declare slots with `trainyard serve --gpus N`";
         return check("GPUs", Verdict::Warning, detail);
     }
-    let names: Vec<&str> = found.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
-    check("GPUs", Verdict::Good, names.join(", "))
+    let names = found.gpus.iter().map(|gpu| gpu.name.as_str());
+    let all: Vec<&str> = names.chain(found.unused.iter().map(String::as_str)).collect();
+    let verdict = if found.unused.is_empty() { Verdict::Good } else { Verdict::Warning };
+    check("GPUs", verdict, all.join(", "))
 }
 
 /// What NVML says of each GPU, and what a daemon would make of it.

@@ -78,6 +78,8 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub suspend: SuspendArgs,
     #[command(flatten)]
+    pub sharing: SharingArgs,
+    #[command(flatten)]
     pub health: HealthArgs,
     /// Processes and threads that one attempt of a job may have.
     #[arg(long, value_name = "NUMBER", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
@@ -105,6 +107,19 @@ pub struct SuspendArgs {
     /// The driver's library [default: libcuda.so.1, as the system finds it].
     #[arg(long, value_name = "FILE", conflicts_with = "slurm")]
     pub driver_library: Option<PathBuf>,
+}
+
+/// How jobs share a GPU.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Shared GPUs")]
+pub struct SharingArgs {
+    /// Jobs with a share of a GPU are clients of NVIDIA's MPS there, each with a part of the GPU's threads, instead of
+    /// taking turns.
+    #[arg(long, conflicts_with = "slurm")]
+    pub mps: bool,
+    /// The control program of MPS [default: nvidia-cuda-mps-control, looked for in PATH].
+    #[arg(long, value_name = "FILE", requires = "mps")]
+    pub mps_control: Option<PathBuf>,
 }
 
 /// What is done about machines that break.

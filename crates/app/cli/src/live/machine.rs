@@ -57,6 +57,7 @@ impl Machine {
 type Gpu = (u8, String, String, u32);
 
 const GPUS_MAX: usize = 64;
+const FOUND: &str = "found by NVML";
 const EXPECTED: &str = "a number of GPUs from 1 to 64, or numbers with types such as 2xa100,2xv100";
 
 /// What `--gpus` declares, or what is found.
@@ -69,8 +70,11 @@ pub fn find(declared: Option<&str>) -> Result<Machine, Failure> {
         }
         None if found.gpus.is_empty() => {
             let why = match found.source {
-                Source::None => "there is no NVIDIA driver here",
-                Source::Nvml => "the NVIDIA driver shows none",
+                Source::None => "there is no NVIDIA driver here".to_owned(),
+                Source::Nvml if found.unused.is_empty() => {
+                    "the NVIDIA driver shows none".to_owned()
+                }
+                Source::Nvml => found.unused.join("; "),
             };
             Err(Failure::Operation(format!(
                 "no GPU was found: {why}; declare slots with --gpus, such as `trainyard serve --gpus 4`"
@@ -81,7 +85,7 @@ pub fn find(declared: Option<&str>) -> Result<Machine, Failure> {
                 let memory = u32::try_from(gpu.memory_mib).unwrap_or(u32::MAX);
                 (gpu.index, gpu.uuid.clone(), gpu.kind.clone(), memory)
             });
-            Ok(machine(gpus.collect(), &found, "found by NVML"))
+            Ok(machine(gpus.collect(), &found, FOUND))
         }
     }
 }
@@ -94,7 +98,7 @@ fn parse(text: &str) -> Option<Vec<Gpu>> {
             None => (part.trim(), "gpu".to_owned()),
         };
         let named_well = !kind.is_empty()
-            && kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+            && kind.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
         let count: usize = count.trim().parse().ok().filter(|count| *count > 0 && named_well)?;
         if gpus.len() + count > GPUS_MAX {
             return None;
@@ -137,7 +141,9 @@ fn machine(gpus: Vec<Gpu>, found: &Discovered, how: &str) -> Machine {
     let kinds = devices.iter().zip(&cluster.kinds);
     let told: Vec<String> =
         kinds.map(|(own, kind)| format!("{} {}", own.len(), kind.name)).collect();
-    Machine { cluster, devices, told: format!("{} ({how})", told.join(", ")) }
+    let unused: String = found.unused.iter().map(|what| format!("; {what}")).collect();
+    let unused = if how == FOUND { unused } else { String::new() };
+    Machine { cluster, devices, told: format!("{} ({how}){unused}", told.join(", ")) }
 }
 
 /// What is known of a type: memory as found, the rest from the table of types.
@@ -166,6 +172,7 @@ mod tests {
             |text: &str| parse(text).map(|gpus| gpus.iter().map(|gpu| gpu.2.clone()).collect());
         assert_eq!(of("2"), Some(vec!["gpu".to_owned(); 2]));
         assert_eq!(of("1xa100, 1xV100"), Some(vec!["a100".to_owned(), "v100".to_owned()]));
+        assert_eq!(of("1xh200-1g.18gb"), Some(vec!["h200-1g.18gb".to_owned()]), "a MIG slice");
         for text in ["", "0", "x", "65", "2x", "-1", "2xa100,,", "two"] {
             assert_eq!(of(text), None, "{text}");
         }

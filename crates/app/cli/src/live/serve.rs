@@ -1,7 +1,7 @@
 //! `serve`: the daemon.
 
 use super::forecast_service::ForecastService;
-use super::host_args::{HealthArgs, LogForm, ServeArgs, SuspendArgs};
+use super::host_args::{HealthArgs, LogForm, ServeArgs, SharingArgs, SuspendArgs};
 use super::places::Places;
 use super::policy_factory::{self, policy_factory};
 use super::{machine, pools, slurm};
@@ -22,7 +22,7 @@ use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::{self, Writer};
 use trainyard_api::request::PolicyRequest;
 use trainyard_backend::health::{self, Readings};
-use trainyard_backend::{Backend, HealthOptions, HealthVerdict, Local, LocalOptions};
+use trainyard_backend::{Backend, HealthOptions, HealthVerdict, Local, LocalOptions, shared_gpu};
 use trainyard_daemon::access::{Role, Rules};
 use trainyard_daemon::core::CoreOptions;
 use trainyard_daemon::hang::Rule;
@@ -270,6 +270,7 @@ fn backend(
     options.helper.clone_from(&args.helper);
     options.cgroups = !args.no_cgroups;
     options.driver.clone_from(&args.suspend.driver_library);
+    options.mps = mps(&args.sharing);
     let health = health(&args.health)?;
     options.health =
         health.map(|health| HealthOptions { readings: Arc::clone(readings), ..health });
@@ -278,6 +279,20 @@ fn backend(
         let _ = messages.send(Message::Report(report));
     };
     Local::new(options, reports).map_err(operation)
+}
+
+/// The control program of MPS, where jobs with a share are to be its clients. Without one they take turns, and an event
+/// says so of each.
+fn mps(args: &SharingArgs) -> Option<PathBuf> {
+    if !args.mps {
+        return None;
+    }
+    let named = args.mps_control.clone().unwrap_or_else(|| PathBuf::from(shared_gpu::MPS_CONTROL));
+    let found = shared_gpu::find_mps(&named);
+    if found.is_none() {
+        tracing::warn!("--mps: there is no {}: jobs with a share take turns", named.display());
+    }
+    found.or(Some(named))
 }
 
 /// How jobs are put aside in host memory: as its user says, where the backend can; not at all by default.

@@ -19,6 +19,9 @@ mod expecting;
 #[path = "../../../../live/backend/tests/fixtures/fake_driver.rs"]
 mod fake_driver;
 #[cfg(feature = "live")]
+#[path = "../../../../live/backend/tests/fixtures/fake_mps.rs"]
+mod fake_mps;
+#[cfg(feature = "live")]
 #[path = "../../../../live/backend/tests/fixtures/fake_nvml.rs"]
 mod fake_nvml;
 #[cfg(feature = "live")]
@@ -28,6 +31,8 @@ mod inference;
 mod live;
 #[cfg(feature = "live")]
 mod live_and_simulated;
+#[cfg(feature = "live")]
+mod mps;
 #[cfg(feature = "live")]
 mod old_store;
 mod pictures;
@@ -41,6 +46,8 @@ mod readme;
 mod release;
 #[cfg(feature = "live")]
 mod serving;
+#[cfg(feature = "live")]
+mod slices;
 mod slurm;
 mod splits;
 mod store;

@@ -1,6 +1,7 @@
 //! Readings by NVML. Its library is loaded when it is there, and never linked.
 
 use super::{Link, Reading};
+use crate::discover;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enum_wrappers::device::{
@@ -12,6 +13,7 @@ use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::{Device, EventSet, Nvml};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// `NVML_FI_DEV_REMAPPED_PENDING` and `NVML_FI_DEV_REMAPPED_FAILURE` of `nvml.h`.
@@ -53,18 +55,40 @@ pub fn look(library: Option<&Path>) -> Result<Vec<Reading>, String> {
 /// Reads one machine's GPUs.
 pub(crate) struct Reader<'nvml> {
     nvml: &'nvml Nvml,
-    /// Number and name of each: a GPU that is lost does not tell its name any more.
-    gpus: Vec<(u8, String)>,
+    /// Kept from the start: a GPU that is lost does not tell its name any more.
+    gpus: Vec<Watched>,
+}
+
+/// A GPU, or a slice of one.
+struct Watched {
+    index: u8,
+    uuid: String,
+    /// The GPU whose health is its health: itself, or what it is a slice of.
+    body: String,
 }
 
 impl<'nvml> Reader<'nvml> {
     pub(crate) fn new(nvml: &'nvml Nvml) -> Reader<'nvml> {
+        let (found, _) = discover::gpus(nvml);
+        let mut gpus: Vec<Watched> = found
+            .into_iter()
+            .map(|gpu| Watched {
+                index: gpu.index,
+                body: gpu.slice_of.unwrap_or_else(|| gpu.uuid.clone()),
+                uuid: gpu.uuid,
+            })
+            .collect();
+        // One that does not tell all about itself is watched all the same.
         let count = u8::try_from(nvml.device_count().unwrap_or(0)).unwrap_or(u8::MAX);
-        let name = |index: u8| {
-            let uuid = nvml.device_by_index(u32::from(index)).and_then(|device| device.uuid());
-            Some((index, uuid.ok()?))
-        };
-        Reader { nvml, gpus: (0..count).filter_map(name).collect() }
+        for index in 0..count {
+            let device = nvml.device_by_index(u32::from(index));
+            let Ok(uuid) = device.and_then(|device| device.uuid()) else { continue };
+            if !gpus.iter().any(|gpu| gpu.body == uuid) {
+                gpus.push(Watched { index, body: uuid.clone(), uuid });
+            }
+        }
+        gpus.sort_by_key(|gpu| gpu.index);
+        Reader { nvml, gpus }
     }
 
     pub(crate) fn gpus(&self) -> usize {
@@ -72,14 +96,14 @@ impl<'nvml> Reader<'nvml> {
     }
 
     pub(crate) fn read(&self) -> Vec<Reading> {
-        self.gpus.iter().map(|(index, uuid)| self.read_one(*index, uuid)).collect()
+        self.gpus.iter().map(|gpu| self.read_one(gpu)).collect()
     }
 
-    fn read_one(&self, index: u8, uuid: &str) -> Reading {
-        let bare = Reading { index, uuid: uuid.to_owned(), ..Reading::default() };
+    fn read_one(&self, gpu: &Watched) -> Reading {
+        let bare = Reading { index: gpu.index, uuid: gpu.uuid.clone(), ..Reading::default() };
         let lost = || Reading { lost: true, ..bare.clone() };
         // By its name: the driver counts anew when one is gone.
-        let device = match self.nvml.device_by_uuid(uuid) {
+        let device = match self.nvml.device_by_uuid(gpu.body.as_str()) {
             Ok(device) => device,
             Err(error) if is_loss(&error) => return lost(),
             Err(_) => return bare,
@@ -92,9 +116,13 @@ impl<'nvml> Reader<'nvml> {
         let ecc = device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile);
         let [remap_pending, remap_failure] = remapped(&device);
         let slowed = device.current_throttle_reasons();
-        let memory = device.memory_info().ok();
+        // How busy a GPU is and its memory are of the slice, where it is cut; drivers do not tell how busy a slice is.
+        let slice = (gpu.body != gpu.uuid).then(|| self.nvml.device_by_uuid(gpu.uuid.as_str()));
+        let own = slice.as_ref().map_or(Some(&device), |slice| slice.as_ref().ok());
+        let memory = own.and_then(|own| own.memory_info().ok());
+        let rates = own.and_then(|own| own.utilization_rates().ok());
         Reading {
-            busy_percent: device.utilization_rates().ok().map(|rates| rates.gpu.min(100)),
+            busy_percent: rates.map(|rates| rates.gpu.min(100)),
             memory_used_mib: memory.as_ref().map(|memory| memory.used >> 20),
             memory_mib: memory.as_ref().map(|memory| memory.total >> 20),
             ecc_uncorrected: ecc.ok(),
@@ -113,25 +141,22 @@ impl<'nvml> Reader<'nvml> {
     /// Begins to hear error numbers. A GPU that cannot tell them is left out.
     pub(crate) fn hear(&self) -> Result<EventSet<'nvml>, NvmlError> {
         let mut set = self.nvml.create_event_set()?;
-        let mut deaf: Vec<u8> = Vec::new();
+        let bodies: BTreeSet<&str> = self.gpus.iter().map(|gpu| gpu.body.as_str()).collect();
+        let mut deaf: Vec<&str> = Vec::new();
         'again: loop {
-            for (index, uuid) in self.gpus.iter().filter(|(index, _)| !deaf.contains(index)) {
-                let Ok(device) = self.nvml.device_by_uuid(uuid.as_str()) else { continue };
+            for body in bodies.iter().filter(|body| !deaf.contains(body)) {
+                let Ok(device) = self.nvml.device_by_uuid(*body) else { continue };
                 match device.register_events(EventTypes::CRITICAL_XID_ERROR, set) {
                     Ok(same) => set = same,
                     Err(_) => {
                         // The set is gone with the attempt.
-                        deaf.push(*index);
+                        deaf.push(body);
                         set = self.nvml.create_event_set()?;
                         continue 'again;
                     }
                 }
             }
-            return if deaf.len() < self.gpus.len() {
-                Ok(set)
-            } else {
-                Err(NvmlError::NotSupported)
-            };
+            return if deaf.len() < bodies.len() { Ok(set) } else { Err(NvmlError::NotSupported) };
         }
     }
 
@@ -145,7 +170,10 @@ impl<'nvml> Reader<'nvml> {
                     if let (Some(XidError::Value(number)), Ok(uuid)) =
                         (event.event_data, event.device.uuid())
                     {
-                        heard.xids.push((uuid, number));
+                        // What a GPU says is said of all its slices.
+                        let own =
+                            self.gpus.iter().filter(|gpu| gpu.body == uuid || gpu.uuid == uuid);
+                        heard.xids.extend(own.map(|gpu| (gpu.uuid.clone(), number)));
                     }
                     wait = 0;
                 }

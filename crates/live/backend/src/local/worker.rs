@@ -202,8 +202,10 @@ impl Worker {
                     self.reported.remove(&key);
                 }
             }
-            // There is no queue but the daemon's, and the daemon itself keeps work off a node.
-            Order::Announce(_) | Order::Withdraw(_) | Order::Drain(..) => {}
+            // There is no queue but the daemon's, and the daemon itself keeps work off a node; what is remembered of
+            // a job that is over goes.
+            Order::Withdraw(job) => self.shared.forget(job),
+            Order::Announce(_) | Order::Drain(..) => {}
         }
     }
 
@@ -379,12 +381,14 @@ impl Worker {
                 }
             }
             AttemptState::Over(exit) => {
+                // Whether a neighbour is to blame may show a moment later: it is looked at again then.
+                let Some(exit) = self.shared.judge(key, *exit) else { return };
                 if exit.launch_error.is_none() && !exit.lost && !before.started {
                     (self.reports)(Report::Started { job, attempt });
                 }
                 now = Reported { started: true, ended: true, aside: None };
                 self.shared.leave(key);
-                self.tell_end(key, *exit);
+                self.tell_end(key, exit);
             }
             AttemptState::Dying => {}
         }

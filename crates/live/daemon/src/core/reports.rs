@@ -7,7 +7,7 @@ use crate::record::Unit;
 use serde_json::json;
 use trainyard_api::wire::FromJob;
 use trainyard_backend::{Exit, Report};
-use trainyard_types::{Allocation, Attempt, Cause, Event, JobId, Phase, Rate, Sample, Span, Work};
+use trainyard_types::{Attempt, Cause, Event, JobId, Phase, Rate, Sample, Span, Work};
 
 impl Core {
     pub(super) fn report(&mut self, report: Report) {
@@ -114,7 +114,9 @@ impl Core {
         let held = self.engine.state().live(job).and_then(|live| live.state.held.clone());
         let (event, outcome) = self.judge_exit(job, attempt, &exit);
         let (event, outcome) = self.blamed(event, outcome);
-        let (event, outcome) = self.excused(event, outcome, held.as_ref());
+        let excuse = exit.excused.clone();
+        let excuse = excuse.or_else(|| held.as_ref().and_then(|held| self.excuse(held)));
+        let (event, outcome) = excused(event, outcome, excuse);
         let wall = self.wall;
         if let Some(record) = self.record_mut(job) {
             if let Some(launch) = &mut record.launch {
@@ -154,17 +156,6 @@ impl Core {
                 None => (event, outcome),
             },
             event => (event, outcome),
-        }
-    }
-
-    /// A failure on a GPU that is ill is not the job's: the attempt is lost, and another one follows.
-    fn excused(&self, event: Event, outcome: String, held: Option<&Allocation>) -> (Event, String) {
-        match (event, held.and_then(|held| self.excuse(held))) {
-            (Event::Failed { job, attempt, cause: Cause::Job, done }, Some(why)) => {
-                let event = Event::Failed { job, attempt, cause: Cause::Machine, done };
-                (event, format!("lost with {why} ({outcome})"))
-            }
-            (event, _) => (event, outcome),
         }
     }
 
@@ -263,6 +254,18 @@ fn in_unit(sample: Sample, unit: Unit, total: Option<f64>, expected: Option<f64>
         rate: sample.rate.and_then(|rate| Some(Rate(rate.0 * scale?))),
         total: sample.total.filter(|_| unit == Unit::Steps),
         ..sample
+    }
+}
+
+/// A failure on a GPU that is ill, or by a neighbour's fault, is not the job's: the attempt is lost, and another one
+/// follows.
+fn excused(event: Event, outcome: String, excuse: Option<String>) -> (Event, String) {
+    match (event, excuse) {
+        (Event::Failed { job, attempt, cause: Cause::Job, done }, Some(why)) => {
+            let event = Event::Failed { job, attempt, cause: Cause::Machine, done };
+            (event, format!("lost with {why} ({outcome})"))
+        }
+        (event, _) => (event, outcome),
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a job's processes and the cluster's rules mean for where it can be put.
 
-use trainyard_api::{JobSpec, Processes};
-use trainyard_types::{Cluster, Want};
+use trainyard_api::{Code, JobSpec, Problem, Processes};
+use trainyard_backend::discover::is_slice;
+use trainyard_types::{Cluster, GpuType, Want};
 
 /// The most nodes of a job; 0 means any number. One process for the whole job uses the GPUs of its own node: where they
 /// suffice it gets no others, unless its user says how many nodes it may have.
@@ -11,6 +12,28 @@ pub(super) fn nodes_max(cluster: &Cluster, spec: &JobSpec, want: &Want) -> u16 {
     }
     let on_one = Want { nodes_max: 1, ..want.clone() };
     u16::from(cluster.most_gpus(&on_one) >= spec.gpus)
+}
+
+/// A program can use one MIG slice and no second one: a job that may have several GPUs gets none of their types.
+pub(super) fn leave_out_slices(cluster: &Cluster, want: &mut Want) -> Result<(), Problem> {
+    let is_cut = |kind: &GpuType| is_slice(&cluster.kinds[kind.index()].name);
+    let all = || (0..cluster.kinds.len()).map(|index| GpuType(index as u8));
+    if want.gpus_max < 2 || !all().any(|kind| is_cut(&kind)) {
+        return Ok(());
+    }
+    if want.kinds.is_empty() {
+        want.kinds.extend(all());
+    }
+    want.kinds.retain(|kind| !is_cut(kind));
+    if want.kinds.is_empty() {
+        let detail = format!(
+            "it may have {} GPUs, and there are only MIG slices for it, of which a program can use one: ask for one \
+             GPU, or for a type that is not cut",
+            want.gpus_max
+        );
+        return Err(Problem::field(Code::Infeasible, "gpus", detail));
+    }
+    Ok(())
 }
 
 /// Why no set of nodes can hold a job though there are enough GPUs, and which sizes near its own would do.
@@ -45,6 +68,23 @@ mod tests {
         assert_eq!(of(4, Processes::PerJob, 2), 2);
         assert_eq!(of(6, Processes::PerJob, 0), 0);
         assert_eq!(of(4, Processes::PerGpu, 0), 0);
+    }
+
+    #[test]
+    fn a_job_that_may_have_several_gpus_gets_no_slices() {
+        let mut cluster = Cluster::uniform(1, 4, "h200");
+        let slice = cluster.add_kind("h200-1g.18gb");
+        cluster.add_node(slice, 7);
+        let left = |gpus: u32, kinds: &[GpuType]| {
+            let mut want = Want { kinds: kinds.iter().copied().collect(), ..Want::gpus(gpus) };
+            leave_out_slices(&cluster, &mut want).map(|()| want.kinds.to_vec())
+        };
+        assert_eq!(left(1, &[]), Ok(vec![]), "any type");
+        assert_eq!(left(1, &[slice]), Ok(vec![slice]));
+        assert_eq!(left(2, &[]), Ok(vec![GpuType(0)]));
+        assert_eq!(left(2, &[slice, GpuType(0)]), Ok(vec![GpuType(0)]));
+        let refused = left(2, &[slice]).unwrap_err();
+        assert!(refused.to_string().contains("MIG slices"), "{refused}");
     }
 
     #[test]

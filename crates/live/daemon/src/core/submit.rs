@@ -389,6 +389,7 @@ impl Core {
             })?;
             want.kinds.push(kind);
         }
+        shape::leave_out_slices(cluster, &mut want)?;
         if let Some(permille) = spec.gpu_permille {
             if !(1..=1000).contains(&permille) || (permille < 1000 && spec.gpus != 1) {
                 let detail = "expected 1 to 1000 thousandths of one GPU, with `gpus` 1";

@@ -60,13 +60,23 @@ impl Device {
     }
 
     /// A job comes, with a share and a cap in bytes. Jobs are numbered from 0.
-    pub fn job(&self, number: u32, (request, limit): (u32, u32), memory_cap: u64) {
+    pub fn job(&self, number: u32, share: (u32, u32), memory_cap: u64) {
+        self.come(number, share, memory_cap, true);
+    }
+
+    /// A job comes that is held to its share by other means than turns.
+    pub fn job_without_turns(&self, number: u32, share: (u32, u32), memory_cap: u64) {
+        self.come(number, share, memory_cap, false);
+    }
+
+    fn come(&self, number: u32, (request, limit): (u32, u32), memory_cap: u64, turns: bool) {
         let user = own_user();
         let options = ClientOptions {
             share: Share { request, limit },
             memory_cap,
             socket: self.socket(number),
             user,
+            turns,
         };
         self.server().add(options).unwrap();
     }

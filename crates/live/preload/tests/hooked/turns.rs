@@ -204,3 +204,17 @@ fn a_share_that_changes_is_held_from_then_on() {
     }
     panic!("{seen:?}");
 }
+
+#[test]
+fn a_job_that_is_held_by_other_means_takes_no_turns_and_keeps_its_cap() {
+    let Some(device) = Device::new(quick()) else { return };
+    device.job_without_turns(0, (300, 300), 1 << 20);
+    device.job_without_turns(1, (700, 700), NO_CAP);
+    for finds in WAYS {
+        let lines = device.run(0, finds, &["alloc:2097152", "work:200:100"]);
+        assert_eq!(lines[0], "alloc 2", "{finds:?}: {lines:?}");
+    }
+    let seen = device.stats(0);
+    assert!(seen.hellos >= 4 && device.executed(0) > Span::ZERO, "{seen:?}");
+    assert_eq!((seen.counters.grants, seen.counters.held), (0, Span::ZERO), "{seen:?}");
+}

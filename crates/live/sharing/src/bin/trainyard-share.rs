@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 fn serve(arguments: &[String]) -> Result<(), String> {
     let given = read(arguments)?;
     if let Some(folder) = &given.control {
-        let served = control::serve(folder, given.options, given.idle);
+        let served = control::serve(folder, given.options, given.idle, || {});
         return served.map_err(|error| format!("{}: {error}", folder.display()));
     }
     if given.clients.is_empty() {
@@ -132,7 +132,8 @@ fn client(text: &str) -> Result<ClientOptions, String> {
     };
     let user = nix::unistd::getuid().as_raw();
     let share = Share { request, limit };
-    Ok(ClientOptions { share, memory_cap, socket: PathBuf::from(socket), user })
+    let socket = PathBuf::from(socket);
+    Ok(ClientOptions { share, memory_cap, socket, user, turns: true })
 }
 
 /// One line about a client.

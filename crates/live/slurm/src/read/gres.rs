@@ -96,6 +96,14 @@ mod tests {
         assert_eq!(told("cpu=8,gres/gpu=4"), "=4");
         assert_eq!(told("gpu"), "=1");
         assert_eq!(told("gpu:A100"), "a100=1");
+        // MIG slices, as gres.conf or AutoDetect=nvml names them.
+        assert_eq!(told("gpu:1g.5gb:7(S:0)"), "1g.5gb=7");
+        assert_eq!(
+            told("gpu:a100_3g.20gb:1(S:0),gpu:a100_1g.5gb:4(S:0)"),
+            "a100_3g.20gb=1 a100_1g.5gb=4"
+        );
+        assert_eq!(told("gpu:nvidia_h200_1g.18gb+me:1(IDX:0)"), "nvidia_h200_1g.18gb+me=1");
+        assert_eq!(told("gres/gpu=5,gres/gpu:1g.5gb=4,gres/gpu:a100=1"), "1g.5gb=4 a100=1");
         assert_eq!(told("gpumem:16G,mps:400,(null)"), "");
         assert_eq!(count("gpu:v100:4,gpu:k80:2"), 6);
     }
