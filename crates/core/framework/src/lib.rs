@@ -64,7 +64,7 @@ mod view;
 mod windows;
 
 pub use admission::{Admission, AdmissionControl, Control};
-pub use aside::Aside;
+pub use aside::{Aside, Way};
 pub use ask::Ask;
 pub use entry::{
     AdmissionEntry, Entry, Family, Level, Objective, PlaceEntry, PolicyEntry, Taxonomy, TuneEntry,
