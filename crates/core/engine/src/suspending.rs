@@ -93,9 +93,8 @@ impl Engine {
     /// Whether a job would lose all that it did if it were stopped now: it cannot save, and could be put aside at most.
     pub(crate) fn would_lose_all(&self, job: JobId) -> bool {
         let live = self.state.live(job).filter(|live| !live.spec.saves);
-        let has_done = |live: &Live| {
-            live.state.phase == Phase::Running || live.state.suspended.is_some()
-        };
+        let has_done =
+            |live: &Live| live.state.phase == Phase::Running || live.state.suspended.is_some();
         self.state.aside.rule.is_some() && live.is_some_and(has_done)
     }
 
@@ -109,7 +108,8 @@ impl Engine {
             let planned = state.filter(|state| state.held.is_none())?.planned.as_ref()?;
             planned.placement.overlaps(&held.placement).then_some(*other)
         };
-        let heirs: Vec<JobId> = self.state.granted.iter().filter_map(|one| waits_for(&one)).collect();
+        let heirs: Vec<JobId> =
+            self.state.granted.iter().filter_map(|one| waits_for(&one)).collect();
         for heir in heirs {
             self.unplan(at, heir);
         }

@@ -60,17 +60,14 @@ impl Aside {
         let on = held.config(cluster);
         let save = beliefs.change(job.spec, Some(&on), None).save;
         let start = beliefs.change(job.spec, None, Some(&on)).start;
-        // What is lost, in time: its save, or all that it did since its start where that is less or it saves nothing.
-        let loses = match ran {
-            Some(ran) if job.spec.saves => save.min(ran),
-            Some(ran) => ran,
-            // One that cannot save is never stopped in another way.
-            None if job.spec.saves => save,
-            None => Span::MAX,
-        };
+        // What is lost beside the start, in time: its save, or all that it did since it started where that is less.
+        let loses = ran.map_or(save, |ran| save.min(ran));
         let suspend = self.price(job, held, (cluster, beliefs), ran);
         match suspend {
-            Some((memory, SuspendCost { out, back })) if out + back < start + loses => {
+            // One that cannot save is never stopped in another way, however short it ran.
+            Some((memory, SuspendCost { out, back }))
+                if !job.spec.saves || out + back < start + loses =>
+            {
                 (Way::Suspend(memory), ChangeCost { save: out, start: back, in_place: false })
             }
             _ => {
@@ -106,7 +103,11 @@ impl Aside {
             Some(AsideSpans { out, back, .. }) if *back > Span::ZERO => {
                 SuspendCost { out: *out, back: *back }
             }
-            _ => beliefs.suspend(job.spec, &held.config(cluster), memory)?,
+            _ => {
+                let believed = beliefs.suspend(job.spec, &held.config(cluster), memory);
+                // There is no other way for one that cannot save, whatever it costs.
+                believed.or((!saves).then(|| SuspendCost::by_driver(memory)))?
+            }
         };
         Some((memory, cost))
     }
@@ -147,6 +148,14 @@ impl Aside {
         self.need(job.spec, held, cluster)
     }
 
+    /// Whether a job that holds GPUs would lose what it did if it were to go on elsewhere.
+    fn is_bound(&self, job: JobRef<'_>) -> bool {
+        let goes = job.state.phase == Phase::Saving
+            && job.state.suspended.is_none()
+            && self.taken.contains_key(&job.spec.id);
+        goes || !job.spec.saves && !job.spec.want.resizes_in_place
+    }
+
     /// Whether turns can go on after a job was put aside for the next one. Where none of them can save, the last place in
     /// memory is for a swap: it is taken for one that comes back, which gives up its own place, and not for a new one,
     /// after which no job could leave.
@@ -164,11 +173,11 @@ impl Aside {
     }
 
     /// Where a job that is put aside can go on, while it waits for that place: neither for too long, nor where its GPUs
-    /// take no work. One that cannot save and runs goes on nowhere else either, though it can be put aside.
+    /// take no work. One on its way into memory, and one that cannot save and runs, goes on nowhere else either.
     pub fn tie<'a>(&self, job: JobRef<'a>, now: Time, free: &Free) -> Option<&'a Placement> {
         let placement = match put_aside(job) {
             Some(own) => Some(&own.home.placement).filter(|_| now < self.tied_until(own.since)),
-            None if job.spec.saves || self.rule.is_none() || job.spec.want.resizes_in_place => None,
+            None if self.rule.is_none() || !self.is_bound(job) => None,
             None => job.state.held.as_ref().map(|held| &held.placement),
         }?;
         let mut masks = placement.masks().iter();

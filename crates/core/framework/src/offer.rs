@@ -430,8 +430,12 @@ impl<'a> Offer<'a> {
         }
         let tie = self.tie(lead);
         let home = aside::put_aside(lead).map(|own| &own.home.placement);
+        // While it waits for its own GPUs a grant becomes one of them, whatever type and number it names: a policy that
+        // prefers others would otherwise not bring it back before it has waited for too long.
+        let alike = grant.shares.iter().all(|one| Some(one) == grant.shares.first());
+        let becomes = home.is_some() && tie.is_some() && grant.members.len() == 1 && alike;
         if let Some(home) = home.or(tie) {
-            if aside::suits(grant, home, self.free)
+            if (becomes || aside::suits(grant, home, self.free))
                 && self.has_room(lead.id(), &self.allocation(grant, lead.id(), home.clone()))
             {
                 return Some(home.clone());

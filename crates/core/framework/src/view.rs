@@ -9,8 +9,8 @@ use trainyard_profile::{
     SuspendCost, UsageSource,
 };
 use trainyard_types::{
-    Allocation, Cluster, Config, GpuType, Job, JobId, JobState, Load, ModelId, Placement, Rate, Sample, Span,
-    TenantId, Tenants, Time, Traffic, Work,
+    Allocation, Cluster, Config, GpuType, Job, JobId, JobState, Load, ModelId, Placement, Rate,
+    Sample, Span, TenantId, Tenants, Time, Traffic, Work,
 };
 
 /// What is believed about speeds, sizes and costs. The simulated world holds the truth; a policy is handed beliefs.

@@ -117,7 +117,11 @@ fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
         return Err(ENTRY.bad_value("memory_floor", settings.memory_floor, expected));
     }
     if !(0.0..=1.0).contains(&settings.busy_max) {
-        return Err(ENTRY.bad_value("busy_max", settings.busy_max, "a part of the time from 0 to 1"));
+        return Err(ENTRY.bad_value(
+            "busy_max",
+            settings.busy_max,
+            "a part of the time from 0 to 1",
+        ));
     }
     if settings.guests_max == 0 {
         return Err(ENTRY.bad_value("guests_max", settings.guests_max, "at least 1"));

@@ -93,8 +93,10 @@ pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
         Reason::HeldByUser => "is held; `trainyard release` lets it go on".to_owned(),
         Reason::ArrayFull => "as many jobs of its array run as may at once".to_owned(),
         Reason::Freeing { by } => format!("is next, as soon as job {} has given its GPUs up", by.0),
-        Reason::OwnGpu { gpu, by, until } => own_gpu(&format!("node {}", gpu.node.0), gpu.gpu, *by)
-            + &format!("; it may go on elsewhere in {}", in_seconds(now, *until)),
+        Reason::OwnGpu { gpu, by, until } => {
+            own_gpu(&format!("node {}", gpu.node.0), gpu.gpu, *by)
+                + &format!("; it may go on elsewhere in {}", in_seconds(now, *until))
+        }
         Reason::BackOff { until } => {
             format!("failed, and is tried again in {}", in_seconds(now, *until))
         }

@@ -12,9 +12,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use trainyard_backend::health::{Judge, Rules};
 use trainyard_api::answer::Status;
 use trainyard_api::ask;
+use trainyard_backend::health::{Judge, Rules};
 use trainyard_backend::{cgroup, discover, health, shared_gpu, suspender};
 use trainyard_client::show::versioned;
 use trainyard_client::{Address, Client, Connection};
@@ -170,7 +170,8 @@ fn aside(args: &DoctorArgs, places: &Places) -> Check {
         Some(None) => "the daemon gives them no host memory (`serve --suspend-memory`)".to_owned(),
         None => "without `serve --suspend-memory` they get no host memory".to_owned(),
     };
-    let has = serve::ram_mib().map_or_else(String::new, |ram| format!(", of {ram} MiB that there are"));
+    let has =
+        serve::ram_mib().map_or_else(String::new, |ram| format!(", of {ram} MiB that there are"));
     let probed = std::env::current_exe()
         .map_err(|error| error.to_string())
         .and_then(|own| suspender::probe(&own, args.driver_library.as_deref()));
