@@ -166,6 +166,7 @@ class Watch:
 
     def __init__(self):
         self.most, self.looks, self.is_over = collections.Counter(), 0, threading.Event()
+        self.together = 0
         self.nvml = Nvml()
         self.thread = threading.Thread(target=self.look, daemon=True)
         self.thread.start()
@@ -174,7 +175,9 @@ class Watch:
         """Twenty times a second."""
         while not self.is_over.wait(0.05):
             self.looks += 1
-            for pid, used in self.nvml.processes().items():
+            found = self.nvml.processes()
+            self.together = max(self.together, sum(found.values()))
+            for pid, used in found.items():
                 self.most[pid] = max(self.most[pid], used)
 
     def end(self):
@@ -212,6 +215,10 @@ class Bench:
         """Ended when the step is over, however it ends."""
         self.open.append(thing)
         return thing
+
+    def watch(self):
+        """NVML, looked at until the step is over."""
+        return self.keep(Watch())
 
     def program(self, *words, **more):
         """A worker."""

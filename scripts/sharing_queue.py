@@ -32,12 +32,12 @@ POLICIES = {
 class Daemon:
     """`trainyard serve` with a state of its own; it ends with the step."""
 
-    def __init__(self, bench, policy, suspend, options=()):
+    def __init__(self, bench, policy, suspend, options=(), least=None):
         self.bench = bench
         self.state = pathlib.Path(tempfile.mkdtemp(prefix="yard."))
         self.socket = self.state / "api.sock"
         # A program is left alone until it has imported what it needs: before that it cannot be put aside.
-        self.least = "1s" if bench.given.device == "driver" else "15s"
+        self.least = least or ("1s" if bench.given.device == "driver" else "15s")
         self.yard = str(bench.bin / "trainyard")
         words = [self.yard, "serve", "--state", str(self.state), "--policy", policy, "--no-page"]
         words += ["--no-cgroups", "--suspend-memory", suspend, *options]
@@ -136,53 +136,139 @@ def alone(bench, kind, steps, gib):
     return time.monotonic() - began, float(own.group(2)), own.group(1)
 
 
-def suspended_mib(rows, memory_gib):
-    """Host memory that jobs put aside take, by what they state."""
-    return 1024 * memory_gib * sum(row["state"] == "suspended" for row in rows)
+def aside_rows(rows, events):
+    """What came of each job: how often it was put aside, how long that took each time, and how long it was away."""
+    table = []
+    for row in rows:
+        own = [one for one in events if one["job"] == row["id"]]
+        out = [spent(one["text"]) for one in own if one["kind"] == "suspended"]
+        back = [spent(one["text"]) for one in own if one["kind"] == "resumed"]
+        went = [one["at"] for one in own if one["kind"] == "suspended"]
+        asked = [one["at"] for one in own if one["kind"] == "resuming"]
+        table.append({
+            "job": row["name"],
+            "state": row["state"],
+            "attempts": row["attempt"],
+            "completion_s": round(row["ended"] - row["submitted"], 1),
+            "put_aside": len(out),
+            "brought_back": len(back),
+            "refused": sum(one["kind"] == "not-suspended" for one in own),
+            "out_s": round(sum(out), 2),
+            "back_s": round(sum(back), 2),
+            "away_s": round(sum(asked) - sum(went), 1) if len(asked) == len(went) else None,
+            "memory_mib": max((taken(one["text"]) for one in own if one["kind"] == "suspended"), default=0),
+        })
+    return table
 
 
-def aside(bench, count=10, memory_gib=16, limit_gib=64, seconds=12):
-    """Ten unmodified jobs of 16 GB take turns on one GPU; never more than 64 GB of them are put aside."""
+def spent(text):
+    """The seconds of the driver that an event tells."""
+    return float(re.search(r"([\d.]+) s$", text).group(1))
+
+
+def taken(text):
+    """The host memory that an event tells, in MiB."""
+    return int(re.search(r": (\d+) MiB of host memory", text).group(1))
+
+
+def away_most(events):
+    """The most host memory that was taken at once, and the most jobs, by what was measured of each as it went."""
+    away, most, jobs = {}, 0, 0
+    for one in events:
+        if one["kind"] == "suspended":
+            away[one["job"]] = taken(one["text"])
+        elif one["kind"] in ("resumed", "finished", "failed", "ended"):
+            away.pop(one["job"], None)
+        most, jobs = max(most, sum(away.values())), max(jobs, len(away))
+    return most, jobs
+
+
+def length_of(bench, seconds, memory):
+    """Steps for jobs of so many seconds, what one takes alone from start to end, its start, and its checksum."""
+    if bench.given.device == "driver":
+        solo, trained, checksum = alone(bench, "medium", 100, memory)
+        return 100, solo, solo - trained, checksum
+    tried = 300
+    whole, trained, checksum = alone(bench, "medium", tried, memory)
+    start = whole - trained
+    # It must train for longer than a turn goes on after its start.
+    train = max(12.0, seconds - start)
+    return max(tried, round(tried * train / trained)), start + train, start, checksum
+
+
+def aside(bench, count=10, memory_gib=16, limit_gib=64, seconds=26):
+    """Ten unmodified jobs of 16 GB take turns on one GPU under Gandiva; never more than 64 GB of them are put aside.
+
+    A turn lasts until a job has used the GPU for some seconds, and each job has some seconds more to do then, so that each
+    is put aside where others wait and there is room. It takes about ten times what one takes alone and two minutes.
+    """
     dry = bench.given.device == "driver"
-    steps, served = (100, "1s") if dry else (40 * seconds, "8s")
-    # In a dry run as much is put aside in proportion, of memory that nothing really takes.
+    # In a dry run as much is put aside in proportion, of memory that is not there. A job holds what it states less its
+    # context and its model.
     memory, limit = (1, 4) if dry else (memory_gib, limit_gib)
-    solo, _, checksum = alone(bench, "medium", steps, memory)
-    bench.say(f"alone: {solo:.1f} s")
-    # Gandiva makes its turns as long as a stop by checkpoint and a start cost, and jobs this short would never share.
-    policy = f"tiresias:thresholds=[{served}]"
-    daemon = bench.keep(Daemon(bench, policy, f"{limit}GiB,away=1h"))
-    most = [0]
+    held = memory if dry else memory - 1.75
+    steps, solo, start, checksum = length_of(bench, seconds, held)
+    bench.say(f"alone: {solo:.1f} s, of which {start:.1f} s to start; {steps} steps")
+    least, quantum = ("1s", "1s") if dry else (f"{start + 2:.0f}s", "5s")
+    # The turns are as long as a job must run undisturbed: by the part that changes may take they would be ten minutes long.
+    policy = f"gandiva:quantum={quantum},overhead=1,packing=off"
+    daemon = bench.keep(Daemon(bench, policy, f"{limit}GiB,away=1h", least=least))
+    watch, looks = bench.watch(), {"most": 0}
 
-    def look(rows):
-        most[0] = max(most[0], suspended_mib(rows, memory))
+    def look(_):
+        told = daemon.ask("/v1/status").get("aside") or {"used_mib": 0}
+        looks["most"] = max(looks["most"], told["used_mib"])
 
     began = time.monotonic()
     for number in range(count):
-        daemon.submit(f"plain-{number}", words(bench, "medium", steps, memory), memory, solo)
+        daemon.submit(f"plain-{number}", words(bench, "medium", steps, held), memory, solo)
     rows = daemon.until_over(look)
     whole = time.monotonic() - began
+    watch.end()
     logs = [daemon.log(row["id"]) for row in rows]
     alike = sum(f"checksum {checksum} " in log for log in logs)
-    events = daemon.run("events")
+    (bench.out / "aside-events.txt").write_text(daemon.run("events"))
+    events = daemon.ask("/v1/events?max=10000")["events"]
+    table = aside_rows(rows, events)
+    with open(bench.out / "aside.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, list(table[0]))
+        writer.writeheader()
+        writer.writerows(table)
+    most, jobs = away_most(events)
+    times = [row["completion_s"] for row in table]
     figures = {
         "solo_s": round(solo, 1),
         "whole_s": round(whole, 1),
         "whole_of_solo": round(whole / (count * solo), 3),
+        "mean_completion_s": round(sum(times) / count, 1),
+        "one_after_the_other_s": round(solo * (count + 1) / 2, 1),
         "finished": sum(row["state"] == "finished" for row in rows),
         "attempts": sum(row["attempt"] for row in rows),
-        "put_aside": len(re.findall(r"is put aside: ", events)),
-        "brought_back": len(re.findall(r"goes on where it was put aside", events)),
-        "refused": len(re.findall(r"cannot be put aside", events)),
-        "suspended_mib_most": most[0],
+        "put_aside": sum(row["put_aside"] for row in table),
+        "brought_back": sum(row["brought_back"] for row in table),
+        "jobs_put_aside": sum(row["put_aside"] > 0 for row in table),
+        "refused": sum(row["refused"] for row in table),
+        "out_s_mean": mean_of(table, "out_s", "put_aside"),
+        "back_s_mean": mean_of(table, "back_s", "brought_back"),
+        "away_at_once_most": jobs,
+        "measured_mib_most": most,
+        "counted_mib_most": looks["most"],
+        "nvml_looks": watch.looks,
+        "nvml_mib_most": watch.together >> 20,
         "checksums_alike": alike,
     }
-    (bench.out / "aside-events.txt").write_text(events)
     # Ten jobs that ran one after the other show nothing of what this part is for.
     aside_and_back = 0 < figures["put_aside"] == figures["brought_back"]
-    if not aside_and_back or figures["finished"] != count or alike != count or most[0] > limit * 1024:
+    within = max(most, looks["most"]) <= limit * 1024
+    if not aside_and_back or figures["finished"] != count or alike != count or not within:
         raise RuntimeError(f"not all of it held: {figures}")
-    return {"figures": figures}
+    return {"figures": figures, "jobs": table}
+
+
+def mean_of(table, what, count):
+    """Seconds each time."""
+    times = sum(row[count] for row in table)
+    return round(sum(row[what] for row in table) / times, 2) if times else None
 
 
 def lengths(bench):

@@ -132,7 +132,13 @@ impl Engine {
     }
 
     /// Gives a job an allocation in the plan; one that stays may stay on a node that takes no new jobs.
-    fn plan(&mut self, at: Time, job: JobId, to: Allocation, stays: bool) -> Result<(), Fault> {
+    pub(crate) fn plan(
+        &mut self,
+        at: Time,
+        job: JobId,
+        to: Allocation,
+        stays: bool,
+    ) -> Result<(), Fault> {
         let live = self.state.live(job).ok_or(Fault::NotEligible(job))?;
         let tenant = live.spec.tenant;
         let kinds_ok = to.placement.masks().iter().all(|(node, _)| {

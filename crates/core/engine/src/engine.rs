@@ -223,7 +223,7 @@ impl Engine {
             Event::Suspended { job, attempt, memory_mib } => {
                 self.suspended(at, job, attempt, memory_mib);
             }
-            Event::NotSuspended { job, attempt } => self.not_suspended(job, attempt),
+            Event::NotSuspended { job, attempt } => self.not_suspended(at, job, attempt),
             Event::Stopped { job, attempt, done } => self.stopped(at, job, attempt, done),
             Event::Finished { job, attempt } => self.finished(at, job, attempt),
             Event::Failed { job, attempt, cause, done } => {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use trainyard_framework::{Live, State};
-use trainyard_types::{JobId, Phase, Reason, Time, Want};
+use trainyard_types::{GpuAt, JobId, Phase, Reason, Time, Want};
 
 /// Where a job stands and what keeps it there.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -78,6 +78,18 @@ fn looked_at(state: &State, notes: &BTreeMap<JobId, Reason>) -> [Option<JobId>; 
     [waiting.next(), waiting.next()]
 }
 
+/// Whether a reason says no more than that there are no GPUs for a job now.
+fn is_about_gpus(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::NoRoom { .. }
+            | Reason::Fragmented { .. }
+            | Reason::Uneven { .. }
+            | Reason::Outranked { .. }
+            | Reason::Undecided
+    )
+}
+
 impl Grounds<'_> {
     fn explain(&self, job: JobId) -> Option<Explanation> {
         let live = self.state.live(job)?;
@@ -92,9 +104,32 @@ impl Grounds<'_> {
                 self.why_waiting(live).into_iter().filter(waits).collect()
             }
             Phase::Suspended if self.blocked.contains_key(&job) => self.why_blocked(job),
-            Phase::Unadmitted | Phase::Waiting | Phase::Suspended => self.why_waiting(live),
+            Phase::Suspended => {
+                let own = self.own_gpu(live);
+                // That it fits nowhere else is no news then.
+                let more = |reason: &Reason| own.is_none() || !is_about_gpus(reason);
+                let more: Vec<Reason> = self.why_waiting(live).into_iter().filter(more).collect();
+                own.into_iter().chain(more).collect()
+            }
+            Phase::Unadmitted | Phase::Waiting => self.why_waiting(live),
         };
         Some(Explanation { job, phase: state.phase, since: state.since, reasons })
+    }
+
+    /// The GPU that a job waits for that is put aside, unless it is to have it next or may go elsewhere. Linear in jobs,
+    /// for such a job alone.
+    fn own_gpu(&self, live: &Live) -> Option<Reason> {
+        let own = live.state.suspended.as_ref().filter(|_| live.state.planned.is_none())?;
+        let until = self.state.aside.tied_until(own.since);
+        let placement = &own.home.placement;
+        let (node, mask) = *placement.masks().first()?;
+        let holds = |other: &&Arc<Live>| {
+            let held = other.state.held.as_ref();
+            held.is_some_and(|held| held.placement.overlaps(placement))
+        };
+        let by = self.state.jobs.values().find(holds).map(|other| other.spec.id);
+        let gpu = GpuAt { node, gpu: mask.trailing_zeros() as u8 };
+        (self.state.now < until).then_some(Reason::OwnGpu { gpu, by, until })
     }
 
     fn why_blocked(&self, job: JobId) -> Vec<Reason> {

@@ -2,8 +2,8 @@
 
 use crate::engine::{Engine, Timer};
 use crate::occupancy::Occupancy;
-use crate::suspending::Way;
 use smallvec::SmallVec;
+use trainyard_framework::Way;
 use trainyard_types::{Action, Allocation, Attempt, End, JobId, NodeId, Phase, Time, Why};
 
 impl Engine {
@@ -13,6 +13,10 @@ impl Engine {
             return;
         }
         let mut dirty: SmallVec<[JobId; 8]> = self.dirty.iter().collect();
+        if dirty.len() > 1 && self.state.aside.rule.is_some() {
+            // Those that cannot save come first: the memory is theirs before others take it.
+            dirty.sort_by_key(|job| self.state.live(*job).is_none_or(|live| live.spec.saves));
+        }
         // Shares and memory that are given up come first: another job on the same GPU may be waiting for them.
         if dirty.len() > 1 && dirty.iter().any(|job| self.gives_up_something(*job)) {
             dirty.sort_by_key(|job| !self.gives_up_something(*job));
@@ -60,6 +64,10 @@ impl Engine {
             None if state.phase != Phase::Saving && self.is_preempted(job) => {
                 match self.way_to_stop(at, job) {
                     Way::Suspend(memory) => self.suspend(at, job, attempt, memory),
+                    // There was room when it was decided, and there is none any more.
+                    _ if self.would_lose_all(job) && self.keeps_its_gpus(at, job) => {
+                        self.dirty.remove(job);
+                    }
                     way => self.stop_by(at, (job, attempt), way),
                 }
             }
@@ -144,7 +152,7 @@ impl Engine {
     }
 
     /// Whether a job that runs without a grant goes for another one, and for no other reason.
-    fn is_preempted(&self, job: JobId) -> bool {
+    pub(crate) fn is_preempted(&self, job: JobId) -> bool {
         !self.ending.contains_key(&job)
             && !self.must_go(job)
             && !self.blocked.contains_key(&job)

@@ -9,61 +9,26 @@
 //! Each of these looks at what one job holds, and at the jobs put aside, of which the memory of a node bounds the number.
 
 use crate::engine::{Engine, Timer};
-use trainyard_framework::{Live, SuspendCost};
+use trainyard_framework::{JobRef, Live, Way};
 use trainyard_types::{
-    Action, Allocation, AsideSpans, Attempt, End, JobId, NodeId, Phase, Span, Suspended, Time, Why,
+    Action, Allocation, Attempt, End, JobId, NodeId, Phase, Span, Suspended, Time, Why,
 };
-
-/// How a running job is stopped for another one.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// It saves and exits.
-    Save,
-    /// It is put aside, in so much host memory.
-    Suspend(u64),
-    /// It is killed: it has just begun, and saving takes longer than what it has done.
-    Drop,
-}
 
 impl Engine {
     /// The cheapest way to stop a job for another one.
     pub(crate) fn way_to_stop(&self, at: Time, job: JobId) -> Way {
-        let Some(rule) = self.state.aside.rule else { return Way::Save };
-        let Some(live) = self.state.live(job).filter(|live| live.state.phase == Phase::Running)
+        if self.state.aside.rule.is_none() {
+            return Way::Save;
+        }
+        let live = self.state.live(job).filter(|live| live.state.phase == Phase::Running);
+        let Some((live, held)) = live.and_then(|live| Some((live, live.state.held.as_ref()?)))
         else {
             return Way::Save;
         };
-        let Some(held) = &live.state.held else { return Way::Save };
-        let (spec, on) = (&live.spec, held.config(&self.state.cluster));
-        let save = self.beliefs.change(spec, Some(&on), None).save;
-        let start = self.beliefs.change(spec, None, Some(&on)).start;
         let ran = live.state.last_start.map_or(Span::ZERO, |start| at.since(start));
-        let need = self.state.aside.need(spec, held, &self.state.cluster);
-        let suspend = need.and_then(|(node, memory)| {
-            let cost = self.suspend_cost(live, held, memory)?;
-            // One that was away for too long the last time takes memory from others for nothing.
-            let away = live.state.aside.as_deref().map_or(Span::ZERO, |spans| spans.away);
-            let fits = away <= rule.away_max && self.state.aside.has_room(node, memory);
-            fits.then_some((cost.out + cost.back, memory))
-        });
-        // What is lost, in time: its save, or all that it did since its start where that is less or it saves nothing.
-        let loses = if spec.saves { save.min(ran) } else { ran };
-        match suspend {
-            Some((cost, memory)) if cost < start + loses => Way::Suspend(memory),
-            _ if ran < save => Way::Drop,
-            _ => Way::Save,
-        }
-    }
-
-    fn suspend_cost(&self, live: &Live, held: &Allocation, memory: u64) -> Option<SuspendCost> {
-        let believed =
-            || self.beliefs.suspend(&live.spec, &held.config(&self.state.cluster), memory);
-        match live.state.aside.as_deref() {
-            Some(AsideSpans { out, back, .. }) if *back > Span::ZERO => {
-                Some(SuspendCost { out: *out, back: *back })
-            }
-            _ => believed(),
-        }
+        let job = JobRef { spec: &live.spec, state: &live.state };
+        let knows = (&*self.state.cluster, &*self.beliefs);
+        self.state.aside.cheapest(job, held, knows, Some(ran)).0
     }
 
     /// Has a running job put aside; its GPUs are its own until that is done.
@@ -125,8 +90,36 @@ impl Engine {
         self.wants_decision = true;
     }
 
-    /// The job could not be put aside and runs on: it saves and exits instead, and is not asked again.
-    pub(crate) fn not_suspended(&mut self, job: JobId, attempt: Attempt) {
+    /// Whether a job would lose all that it did if it were stopped now: it cannot save, and could be put aside at most.
+    pub(crate) fn would_lose_all(&self, job: JobId) -> bool {
+        let live = self.state.live(job).filter(|live| !live.spec.saves);
+        let has_done =
+            |live: &Live| live.state.phase == Phase::Running || live.state.suspended.is_some();
+        self.state.aside.rule.is_some() && live.is_some_and(has_done)
+    }
+
+    /// A job that was to go for others keeps its GPUs after all, and those that were to have them wait again. False if it
+    /// may not have them any more. Linear in granted jobs.
+    pub(crate) fn keeps_its_gpus(&mut self, at: Time, job: JobId) -> bool {
+        let held = self.state.live(job).and_then(|live| live.state.held.clone());
+        let Some(held) = held else { return false };
+        let waits_for = |other: &JobId| {
+            let state = self.state.live(*other).map(|live| &live.state);
+            let planned = state.filter(|state| state.held.is_none())?.planned.as_ref()?;
+            planned.placement.overlaps(&held.placement).then_some(*other)
+        };
+        let heirs: Vec<JobId> =
+            self.state.granted.iter().filter_map(|one| waits_for(&one)).collect();
+        for heir in heirs {
+            self.unplan(at, heir);
+        }
+        self.wants_decision = true;
+        self.plan(at, job, held, true).is_ok()
+    }
+
+    /// The job could not be put aside and runs on: it saves and exits instead, and is not asked again. One that cannot
+    /// save stays where it is.
+    pub(crate) fn not_suspended(&mut self, at: Time, job: JobId, attempt: Attempt) {
         if !self.is_current(job, attempt, &[Phase::Saving]) {
             return;
         }
@@ -141,6 +134,14 @@ impl Engine {
             live.state.suspends -= 1;
         }
         self.touched.insert(job);
+        let saves = self.state.live(job).is_none_or(|live| live.spec.saves);
+        if !saves && self.is_preempted(job) && self.keeps_its_gpus(at, job) {
+            let live = self.enter(at, job, Phase::Running);
+            live.state.preemptions -= 1;
+            self.stats.preemptions -= 1;
+            self.state_mut().changed.push(job);
+            return;
+        }
         self.outbox.push(Action::Stop { job, attempt, why: Why::Preempted });
     }
 
@@ -186,10 +187,13 @@ impl Engine {
     /// otherwise.
     fn leave_memory(&mut self, at: Time, job: JobId, why: Why) {
         let live = self.state.live(job).expect("caller checked");
-        let attempt = live.state.attempt;
+        let (attempt, saves) = (live.state.attempt, live.spec.saves);
         let own = live.state.suspended.as_ref().expect("caller checked");
-        let home = own.home.clone();
-        if !self.can_save_at(&home) {
+        let (home, away) = (own.home.clone(), at.since(own.since));
+        let live = self.state_mut().live_mut(job).expect("caller checked");
+        // It took memory for nothing, which counts when it is to go the next time.
+        live.state.aside.get_or_insert_default().away = away;
+        if !saves || !self.can_save_at(&home) {
             self.discard(job, attempt, Why::Dropped);
             return;
         }

@@ -1,11 +1,23 @@
 //! Jobs that are put aside in host memory: how much of it they may take, and where each of them can go on.
 
-use crate::{Free, JobRef};
+use crate::{Beliefs, Free, JobRef};
 use std::collections::{BTreeMap, BTreeSet};
+use trainyard_profile::{ChangeCost, SuspendCost};
 use trainyard_types::{
-    Allocation, Cluster, Grant, Job, JobId, NodeId, Phase, Placement, Shape, Share, SuspendRule,
-    Suspended, Time,
+    Allocation, AsideSpans, Cluster, Grant, Job, JobId, NodeId, Phase, Placement, Shape, Share,
+    Span, SuspendRule, Suspended, Time,
 };
+
+/// How a running job is stopped for another one.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It saves and exits.
+    Save,
+    /// It is put aside, in so much host memory.
+    Suspend(u64),
+    /// It is killed: it has just begun, and saving takes longer than what it has done.
+    Drop,
+}
 
 /// What is put aside, and what may be.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,9 +37,79 @@ impl Aside {
         self.taken.values().filter(|(other, _)| *other == node).map(|(_, memory)| memory).sum()
     }
 
-    /// Whether so much more may be taken on a node.
-    pub fn has_room(&self, node: NodeId, memory_mib: u64) -> bool {
-        self.rule.is_some_and(|rule| self.used_mib(node) + memory_mib <= rule.memory_mib)
+    /// Whether a job may take so much on a node. What it takes there now, because it is on its way back, counts as free.
+    pub fn has_room(&self, job: JobId, node: NodeId, memory_mib: u64) -> bool {
+        let own = self.taken.get(&job).filter(|(other, _)| *other == node);
+        let used = self.used_mib(node) - own.map_or(0, |(_, memory)| *memory);
+        self.rule.is_some_and(|rule| used + memory_mib <= rule.memory_mib)
+    }
+
+    /// The cheapest way that is open to take GPUs from a job for another one and to give them back later, and what that
+    /// costs: what stopping takes and what starting takes. `ran` says for how long it ran, where it goes now; without it,
+    /// it is asked what the end of a turn will cost.
+    ///
+    /// This is the one place where a preemption has a price: policies see it by [`View::preemption`](crate::View::preemption)
+    /// and the engine goes by it. Linear in the jobs put aside.
+    pub fn cheapest(
+        &self,
+        job: JobRef<'_>,
+        held: &Allocation,
+        (cluster, beliefs): (&Cluster, &dyn Beliefs),
+        ran: Option<Span>,
+    ) -> (Way, ChangeCost) {
+        let on = held.config(cluster);
+        let save = beliefs.change(job.spec, Some(&on), None).save;
+        let start = beliefs.change(job.spec, None, Some(&on)).start;
+        // What is lost beside the start, in time: its save, or all that it did since it started where that is less.
+        let loses = ran.map_or(save, |ran| save.min(ran));
+        let suspend = self.price(job, held, (cluster, beliefs), ran);
+        match suspend {
+            // One that cannot save is never stopped in another way, however short it ran.
+            Some((memory, SuspendCost { out, back }))
+                if !job.spec.saves || out + back < start + loses =>
+            {
+                (Way::Suspend(memory), ChangeCost { save: out, start: back, in_place: false })
+            }
+            _ => {
+                let way = if ran.is_some_and(|ran| ran < save) { Way::Drop } else { Way::Save };
+                (way, ChangeCost { save, start, in_place: false })
+            }
+        }
+    }
+
+    /// What it costs to put a job aside and to bring it back, and the memory it takes, if that is open to it: by what was
+    /// measured of the job before, or else by what is believed.
+    fn price(
+        &self,
+        job: JobRef<'_>,
+        held: &Allocation,
+        (cluster, beliefs): (&Cluster, &dyn Beliefs),
+        ran: Option<Span>,
+    ) -> Option<(u64, SuspendCost)> {
+        let rule = self.rule?;
+        let (node, memory) = self.need(job.spec, held, cluster)?;
+        let before = job.state.aside.as_deref();
+        let saves = job.spec.saves;
+        // One that could save and was away for too long the last time takes memory from others for nothing.
+        let away = before.map_or(Span::ZERO, |spans| spans.away);
+        if saves && away > rule.away_max || memory > rule.memory_mib {
+            return None;
+        }
+        // One that cannot save waits for room at the end of its turn; it is not stopped without.
+        if (saves || ran.is_some()) && !self.has_room(job.spec.id, node, memory) {
+            return None;
+        }
+        let cost = match before {
+            Some(AsideSpans { out, back, .. }) if *back > Span::ZERO => {
+                SuspendCost { out: *out, back: *back }
+            }
+            _ => {
+                let believed = beliefs.suspend(job.spec, &held.config(cluster), memory);
+                // There is no other way for one that cannot save, whatever it costs.
+                believed.or((!saves).then(|| SuspendCost::by_driver(memory)))?
+            }
+        };
+        Some((memory, cost))
     }
 
     /// The node whose memory a job would take and how much, if jobs like it were ever put aside: one process on one GPU
@@ -50,9 +132,39 @@ impl Aside {
 
     /// Whether a job that holds GPUs can be put aside now.
     pub fn takes(&self, job: JobRef<'_>, cluster: &Cluster) -> bool {
-        let held = job.state.held.as_ref();
-        let need = held.and_then(|held| self.need(job.spec, held, cluster));
-        need.is_some_and(|(node, memory)| self.has_room(node, memory))
+        self.takes_and_leaves(job, cluster, 0)
+    }
+
+    /// Whether a job that holds GPUs can be put aside now, so that as much as it takes, so many times, is left after it.
+    fn takes_and_leaves(&self, job: JobRef<'_>, cluster: &Cluster, times: u64) -> bool {
+        self.needs(job, cluster).is_some_and(|(node, memory)| {
+            self.has_room(job.spec.id, node, memory.saturating_mul(1 + times))
+        })
+    }
+
+    /// What a job would take where it is, if it can be put aside at all: one that is on its way back cannot.
+    pub(crate) fn needs(&self, job: JobRef<'_>, cluster: &Cluster) -> Option<(NodeId, u64)> {
+        let held = job.state.held.as_ref().filter(|_| job.state.suspended.is_none())?;
+        self.need(job.spec, held, cluster)
+    }
+
+    /// Whether a job that holds GPUs would lose what it did if it were to go on elsewhere.
+    fn is_bound(&self, job: JobRef<'_>) -> bool {
+        let goes = job.state.phase == Phase::Saving
+            && job.state.suspended.is_none()
+            && self.taken.contains_key(&job.spec.id);
+        goes || !job.spec.saves && !job.spec.want.resizes_in_place
+    }
+
+    /// Whether turns can go on after a job was put aside for the next one. Where none of them can save, the last place in
+    /// memory is for a swap: it is taken for one that comes back, which gives up its own place, and not for a new one,
+    /// after which no job could leave.
+    pub fn turns_go_on(&self, job: JobRef<'_>, next: JobRef<'_>, cluster: &Cluster) -> bool {
+        if job.spec.saves || next.state.suspended.is_some() {
+            return true;
+        }
+        let Some((node, _)) = self.needs(job, cluster) else { return true };
+        self.used_mib(node) == 0 || self.takes_and_leaves(job, cluster, 1)
     }
 
     /// Until when a job that was put aside at a moment waits for its own GPUs.
@@ -61,13 +173,15 @@ impl Aside {
     }
 
     /// Where a job that is put aside can go on, while it waits for that place: neither for too long, nor where its GPUs
-    /// take no work.
+    /// take no work. One on its way into memory, and one that cannot save and runs, goes on nowhere else either.
     pub fn tie<'a>(&self, job: JobRef<'a>, now: Time, free: &Free) -> Option<&'a Placement> {
-        let own = put_aside(job)?;
-        let placement = &own.home.placement;
+        let placement = match put_aside(job) {
+            Some(own) => Some(&own.home.placement).filter(|_| now < self.tied_until(own.since)),
+            None if self.rule.is_none() || !self.is_bound(job) => None,
+            None => job.state.held.as_ref().map(|held| &held.placement),
+        }?;
         let mut masks = placement.masks().iter();
-        let in_service = masks.all(|(node, mask)| mask & !free.up(*node) == 0);
-        (in_service && now < self.tied_until(own.since)).then_some(placement)
+        masks.all(|(node, mask)| mask & !free.up(*node) == 0).then_some(placement)
     }
 }
 

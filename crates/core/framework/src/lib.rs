@@ -34,8 +34,8 @@
 //! 15. A grant that names its GPUs for one job may have a share for each of them ([`trainyard_types::Grant::shares`]): the
 //!     job owns some and shares others. Any other number of shares is a `WrongShape`.
 //! 16. A job that lost its grant though no other job uses its GPUs keeps it, unless [`Offer::leave_idle`] was said.
-//! 17. A job that is put aside goes on where it was: a grant elsewhere is answered with *no room* while it waits for its
-//!     own GPUs ([`Aside::tie`]).
+//! 17. A job that is put aside goes on where it was: while it waits for its own GPUs ([`Aside::tie`]) a grant becomes one
+//!     of them, whatever it names, or is answered with *no room*.
 //! 18. Where tenants are kept apart, jobs of two tenants share a GPU only if both allow it; a grant beside a stranger is
 //!     answered with *no room*, and the placer is asked again without those GPUs.
 //!
@@ -64,7 +64,7 @@ mod view;
 mod windows;
 
 pub use admission::{Admission, AdmissionControl, Control};
-pub use aside::Aside;
+pub use aside::{Aside, Way};
 pub use ask::Ask;
 pub use entry::{
     AdmissionEntry, Entry, Family, Objective, PlaceEntry, PolicyEntry, Taxonomy, TuneEntry,

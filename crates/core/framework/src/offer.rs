@@ -107,10 +107,26 @@ impl<'a> Offer<'a> {
             self.open = Some(Box::new(self.free.clone()));
         }
         for job in self.view.granted() {
-            if self.view.may_stop(job) {
+            if self.may_take(job) {
                 self.lift(job.id());
             }
         }
+    }
+
+    /// Whether a job with a grant may lose it at this point of the offer. Of those that cannot save no more may than there
+    /// is host memory for, with those that lost theirs before. Linear in what was touched, for such a job alone.
+    fn may_take(&self, job: JobRef<'a>) -> bool {
+        if !self.view.may_stop(job) {
+            return false;
+        }
+        let (aside, cluster) = (&self.view.state().aside, self.view.cluster());
+        let Some((node, memory)) = aside.needs(job, cluster).filter(|_| !job.spec.saves) else {
+            return true;
+        };
+        let lost = self.touched.iter().filter(|one| one.plan.is_none() && one.job != job.id());
+        let lost = lost.filter_map(|one| self.view.job(one.job)).filter(|one| !one.spec.saves);
+        let of_node = lost.filter_map(|one| aside.needs(one, cluster)).filter(|one| one.0 == node);
+        aside.has_room(job.id(), node, memory + of_node.map(|(_, memory)| memory).sum::<u64>())
     }
 
     /// Says that GPUs left idle are meant to be idle, so that a job without a new grant stops though its GPUs stay free.
@@ -202,7 +218,7 @@ impl<'a> Offer<'a> {
         for victim in victims {
             let Some(job) = self.view.job(victim) else { continue };
             let Some(host) = self.plan(victim).map(|plan| plan.host_per_gpu) else { continue };
-            if !self.view.may_stop(job) {
+            if !self.may_take(job) {
                 continue;
             }
             self.lift(victim);
@@ -233,7 +249,7 @@ impl<'a> Offer<'a> {
 
     /// Takes a job's grant away; for policies whose rounds or leases are over.
     pub fn revoke(&mut self, job: JobId) {
-        let stoppable = self.view.job(job).is_some_and(|job| self.view.may_stop(job));
+        let stoppable = self.view.job(job).is_some_and(|job| self.may_take(job));
         if stoppable && self.plan(job).is_some() {
             self.lift(job);
         }
@@ -412,14 +428,19 @@ impl<'a> Offer<'a> {
                 return Some(placement);
             }
         }
-        if let Some(own) = aside::put_aside(lead) {
-            let home = &own.home.placement;
-            if aside::suits(grant, home, self.free)
+        let tie = self.tie(lead);
+        let home = aside::put_aside(lead).map(|own| &own.home.placement);
+        // While it waits for its own GPUs a grant becomes one of them, whatever type and number it names: a policy that
+        // prefers others would otherwise not bring it back before it has waited for too long.
+        let alike = grant.shares.iter().all(|one| Some(one) == grant.shares.first());
+        let becomes = home.is_some() && tie.is_some() && grant.members.len() == 1 && alike;
+        if let Some(home) = home.or(tie) {
+            if (becomes || aside::suits(grant, home, self.free))
                 && self.has_room(lead.id(), &self.allocation(grant, lead.id(), home.clone()))
             {
                 return Some(home.clone());
             }
-            if self.tie(lead).is_some() {
+            if tie.is_some() {
                 return None;
             }
         }
@@ -510,7 +531,7 @@ impl<'a> Offer<'a> {
         room.is_ok()
     }
 
-    /// Where a job that is put aside has to go on, if it is.
+    /// Where a job has to go on that is put aside, or that could not be moved without losing what it did.
     fn tie<'b>(&self, job: JobRef<'b>) -> Option<&'b Placement> {
         self.view.state().aside.tie(job, self.view.now, self.free)
     }

@@ -9,8 +9,8 @@ use trainyard_profile::{
     SuspendCost, UsageSource,
 };
 use trainyard_types::{
-    Cluster, Config, GpuType, Job, JobId, JobState, Load, ModelId, Placement, Rate, Sample, Span,
-    TenantId, Tenants, Time, Traffic, Work,
+    Allocation, Cluster, Config, GpuType, Job, JobId, JobState, Load, ModelId, Placement, Rate,
+    Sample, Span, TenantId, Tenants, Time, Traffic, Work,
 };
 
 /// What is believed about speeds, sizes and costs. The simulated world holds the truth; a policy is handed beliefs.
@@ -381,6 +381,26 @@ impl<'a> View<'a> {
         to: Option<&Config>,
     ) -> ChangeCost {
         self.beliefs.change(job.spec, from, to)
+    }
+
+    /// What it costs to take the GPUs of an allocation from a job for another one and to give them back later, by the
+    /// cheapest way that is open for it now: to put it aside in host memory, or to let it save and start it anew.
+    pub fn preemption(&self, job: JobRef<'_>, on: &Allocation) -> ChangeCost {
+        let knows = (self.cluster(), self.beliefs);
+        self.state.aside.cheapest(job, on, knows, None).1
+    }
+
+    /// The same where a job is by its plan or was put aside, and otherwise by what a stop and a start cost there.
+    pub fn preemption_where_it_is(&self, job: JobRef<'_>, otherwise: &Config) -> ChangeCost {
+        let home = job.state.suspended.as_deref().map(|own| &own.home);
+        match job.state.planned.as_ref().or(home) {
+            Some(on) => self.preemption(job, on),
+            None => ChangeCost {
+                save: self.change(job, Some(otherwise), None).save,
+                start: self.change(job, None, Some(otherwise)).start,
+                in_place: false,
+            },
+        }
     }
 
     /// The share of the largest tensor in all parameters of a job's model: a fact of the model, shown to every policy.

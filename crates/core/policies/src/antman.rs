@@ -8,9 +8,9 @@ mod spilling;
 use crate::prelude::*;
 use coordinator::{Limit, Loop};
 use rustc_hash::FxHashMap;
-use seats::{Seats, Wish};
+use seats::{BUSY_UNKNOWN, Seats, Wish};
 use std::collections::BTreeSet;
-use trainyard_framework::Terms;
+use trainyard_framework::{Terms, UsageSource};
 use trainyard_types::{Class, Grant, Knobs, ModelId, Shape, Share};
 
 /// The row in the registry.
@@ -18,9 +18,9 @@ pub const ENTRY: PolicyEntry = Entry {
     name: "antman",
     about: "Opportunistic jobs run on GPUs of guaranteed ones, as fast as these do not notice; guaranteed jobs start in order of arrival.",
     paper: "Xiao et al., AntMan, OSDI 2020",
-    needs: Needs { rates: true, ..Needs::NOTHING },
+    needs: Needs { rates: true, usage: UsageSource::Profiled, ..Needs::NOTHING },
     class: Taxonomy::rigid(Objective::Throughput, Family::Sharing)
-        .partial("how busy a GPU is does not decide which one an opportunistic job joins"),
+        .partial("how busy a GPU is comes from profiles, not from the last seconds"),
     settings: &[
         ("best_effort", "`guaranteed` or `opportunistic`: how jobs of that class are treated"),
         ("tolerance", "the part of its speed that a guaranteed job may lose"),
@@ -33,6 +33,10 @@ pub const ENTRY: PolicyEntry = Entry {
         ("retry", "after how long a limit that was too much is tried again"),
         ("across_tenants", "whether jobs of different tenants may share a GPU"),
         ("guests_max", "the most opportunistic jobs on a GPU"),
+        (
+            "busy_max",
+            "the part of the time that a guaranteed job may keep its GPU busy for another one to join it; the public code has 0.8",
+        ),
         (
             "memory_floor",
             "the part of its memory that an opportunistic job has at least, such as 0.1; the rest may lie in the host's memory",
@@ -57,6 +61,7 @@ struct Settings {
     retry: Span,
     across_tenants: bool,
     guests_max: u8,
+    busy_max: f64,
     memory_floor: f64,
     fill: Passing,
 }
@@ -88,6 +93,8 @@ impl Default for Settings {
             retry: Span::secs(600),
             across_tenants: false,
             guests_max: 1,
+            // Training keeps a GPU busy for nearly all of the time by this figure, and still leaves much of it.
+            busy_max: 1.0,
             // Until a machine moves memory to its host a lower cap ends a program that does not expect it.
             memory_floor: 1.0,
             fill: Passing::Backfill,
@@ -108,6 +115,13 @@ fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
     if !(0.001..=1.0).contains(&settings.memory_floor) {
         let expected = "a part of the memory from 0.001 to 1";
         return Err(ENTRY.bad_value("memory_floor", settings.memory_floor, expected));
+    }
+    if !(0.0..=1.0).contains(&settings.busy_max) {
+        return Err(ENTRY.bad_value(
+            "busy_max",
+            settings.busy_max,
+            "a part of the time from 0 to 1",
+        ));
     }
     if settings.guests_max == 0 {
         return Err(ENTRY.bad_value("guests_max", settings.guests_max, "at least 1"));
@@ -328,6 +342,7 @@ impl AntMan {
                 least_mib: self.least_memory(job),
                 welcome: &welcome,
                 yields: &|guest| self.yields(guest, view, offer),
+                busy: &|host| self.busy(host, view),
             };
             let found = seats.find(job, (view, offer.free()), &wish);
             let Some(place) = found else {
@@ -339,6 +354,17 @@ impl AntMan {
                 continue;
             };
             self.visit(job, place, seats, (view, offer));
+        }
+    }
+
+    /// How busy a guaranteed job keeps its GPUs; nothing if it does so for too much of the time. The public code's
+    /// candidates are GPUs that were used less than 80 % of late, the least used first.
+    fn busy(&self, host: JobId, view: &View<'_>) -> Option<u16> {
+        let known = view.job(host).and_then(|host| view.utilisation(host));
+        match known {
+            Some(part) if part > self.settings.busy_max => None,
+            Some(part) => Some((part * 1000.0) as u16),
+            None => Some(BUSY_UNKNOWN),
         }
     }
 

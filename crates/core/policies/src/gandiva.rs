@@ -346,10 +346,18 @@ impl Gandiva {
             // A job that waits for its own tenant does not keep its line waiting.
             let at_ceiling = offer.ceiling_passed(job, need).is_some();
             if !at_ceiling {
-                if !run_at_home(job, line, offer, over) {
-                    continue;
-                }
-                granted.push(id);
+                let runs = run_at_home((job, line), (view, offer), over);
+                let mut behind = self.lines[line].range((since, JobId(id.0 + 1))..);
+                let next = match runs {
+                    true => {
+                        granted.push(id);
+                        behind.next()
+                    }
+                    // No job behind it is smaller, but one that is put aside fits by itself. Memory bounds their number.
+                    false => behind.find(|(_, job)| view.state().aside.taken.contains_key(job)),
+                };
+                heads.extend(next.map(|next| Reverse((*next, line))));
+                continue;
             }
             let behind = self.lines[line].range((since, JobId(id.0 + 1))..).next();
             heads.extend(behind.map(|next| Reverse((*next, line))));
@@ -402,10 +410,16 @@ impl Gandiva {
 }
 
 /// Runs a job at home, in place of those whose turn is over if need be.
-fn run_at_home(job: JobRef<'_>, line: &Line, offer: &mut Offer<'_>, over: &Over) -> bool {
+fn run_at_home(
+    (job, line): (JobRef<'_>, &Line),
+    (view, offer): (&View<'_>, &mut Offer<'_>),
+    over: &Over,
+) -> bool {
     let mut grant = wanted(job);
     grant.shape = Shape::PerNode(line.0.clone());
     let victims = line.0.iter().filter_map(|(node, _)| over.get(node)).flatten().copied();
+    let go_on = |victim: JobRef<'_>| view.state().aside.turns_go_on(victim, job, view.cluster());
+    let victims = victims.filter(|victim| view.job(*victim).is_some_and(go_on));
     offer.instead(&grant, &mut victims.collect::<Vec<_>>().into_iter()) == GrantOutcome::Taken
 }
 

@@ -18,10 +18,8 @@ impl Turns {
         if !job.spec.preemptible {
             return Span::MAX;
         }
-        let config = planned.config(view.cluster());
-        let cost = view.change(job, None, Some(&config)).start
-            + view.change(job, Some(&config), None).save;
-        let pays = cost.scaled(1.0 / self.overhead);
+        let cost = view.preemption(job, planned);
+        let pays = (cost.save + cost.start).scaled(1.0 / self.overhead);
         Span(self.quantum.0 / 2).max(pays).max(job.spec.min_run)
     }
 

@@ -178,6 +178,15 @@ pub enum Reason {
         /// By which job.
         by: JobId,
     },
+    /// It is put aside in host memory and goes on only where it was.
+    OwnGpu {
+        /// Where that is.
+        gpu: GpuAt,
+        /// The job that holds it, if any does.
+        by: Option<JobId>,
+        /// From when on it may go on elsewhere.
+        until: Time,
+    },
     /// It failed and waits before it is tried again.
     BackOff {
         /// Until when.

@@ -123,8 +123,9 @@ fn every_policy_serves_everyone_where_jobs_are_put_aside_and_nodes_fail() {
         resumes += stats.resumes;
         dropped += stats.dropped;
     }
-    // Most leave for good here: their GPUs are in use for longer than the twenty minutes that they wait.
-    assert!(suspends > 1000 && resumes > 300 && dropped > 0, "{suspends} {resumes} {dropped}");
+    // Most leave for good here: their GPUs are in use for longer than the twenty minutes that they wait. Where they wait as
+    // long as it takes all of them come back: see `suspending.rs`.
+    assert!(suspends > 1000 && resumes > 250 && dropped > 0, "{suspends} {resumes} {dropped}");
 }
 
 /// Looks at every moment whether GPUs are shared by jobs of tenants that are kept apart.

@@ -426,6 +426,17 @@ pub struct EventRow {
     pub data: Value,
 }
 
+/// Host memory for jobs that are put aside.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AsideMemory {
+    /// What is given to them on each node.
+    pub memory_mib: u64,
+    /// What they take now, on all nodes together.
+    pub used_mib: u64,
+    /// How many there are, those on their way out or back among them.
+    pub jobs: u32,
+}
+
 /// The daemon as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
@@ -460,6 +471,9 @@ pub struct Status {
     pub runs_as_users: bool,
     /// Things an operator should know: no cgroup, no right to change users, a slow disk.
     pub warnings: Vec<String>,
+    /// Host memory for jobs that are put aside; nothing where none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aside: Option<AsideMemory>,
     /// What the engine counted.
     pub stats: Value,
 }

@@ -12,13 +12,17 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use trainyard_driver::{Calls, Identity, Stage};
 
 /// A request names the processes of an attempt, of which there are not that many.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// What the GPU was given by the process must be done within this time.
 const LOCK_MS: u32 = 10_000;
+/// A program that has just begun may not have used the GPU yet: so long it is waited for, for it cannot be put aside before.
+const CONTEXT_WAIT: Duration = Duration::from_secs(15);
+/// How long lies between two looks meanwhile.
+const CONTEXT_LOOK: Duration = Duration::from_millis(100);
 /// Host memory that is left to all other programs, in MiB.
 const LEFT_MIB: u64 = 512;
 
@@ -71,7 +75,7 @@ pub struct DriverAnswer {
 }
 
 /// How long a probe may take: the driver may have to wake up.
-const PROBE_MAX: std::time::Duration = std::time::Duration::from_secs(20);
+const PROBE_MAX: Duration = Duration::from_secs(20);
 
 /// Whether the driver of this machine can put processes aside. `program` is one with the hidden command `driver`; a driver
 /// that hangs or crashes takes no more along than that.
@@ -107,7 +111,7 @@ pub fn probe(program: &Path, library: Option<&Path>) -> Result<(), String> {
                 let _ = child.wait();
                 return Err("the driver did not answer".to_owned());
             }
-            None => std::thread::sleep(std::time::Duration::from_millis(10)),
+            None => std::thread::sleep(Duration::from_millis(10)),
         }
     }
     let mut text = String::new();
@@ -195,11 +199,11 @@ fn in_cgroup(pid: i32, cgroup: &Path) -> bool {
     parts.any(|part| cgroup.ends_with(part.strip_prefix("/").unwrap_or(part)))
 }
 
-fn suspend(
+/// Those of some processes that use the driver.
+fn users<'a>(
     calls: &Calls,
-    known: &[(i32, Identity)],
-    memory_mib: u64,
-) -> Result<DriverAnswer, String> {
+    known: &'a [(i32, Identity)],
+) -> Result<Vec<(i32, &'a Identity)>, String> {
     let mut users = Vec::new();
     for (pid, identity) in known {
         match calls.stage(*pid) {
@@ -211,9 +215,37 @@ fn suspend(
             Err(_) => {}
         }
     }
+    Ok(users)
+}
+
+/// The same once there are any, which is waited for as long as one of them lives.
+fn users_soon<'a>(
+    calls: &Calls,
+    known: &'a [(i32, Identity)],
+) -> Result<Vec<(i32, &'a Identity)>, String> {
+    let begun = Instant::now();
+    loop {
+        let users = users(calls, known)?;
+        let waits = begun.elapsed() < CONTEXT_WAIT && known.iter().any(|(_, one)| one.lives());
+        if !users.is_empty() || !waits {
+            return Ok(users);
+        }
+        std::thread::sleep(CONTEXT_LOOK);
+    }
+}
+
+fn suspend(
+    calls: &Calls,
+    known: &[(i32, Identity)],
+    memory_mib: u64,
+) -> Result<DriverAnswer, String> {
+    let users = users_soon(calls, known)?;
     let [(pid, identity)] = users[..] else {
         return Err(match users.len() {
-            0 => "no process of it uses the GPU yet".to_owned(),
+            0 => format!(
+                "no process of it uses the GPU, {} s after it was asked",
+                CONTEXT_WAIT.as_secs()
+            ),
             many => format!("{many} processes of it use the GPU, and only one was ever put aside"),
         });
     };

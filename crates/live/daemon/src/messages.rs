@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use trainyard_backend::SharingSeen;
-use trainyard_types::{Reason, Span, Tenants, Time};
+use trainyard_types::{JobId, Reason, Span, Tenants, Time};
 
 /// A moment in seconds from now, for sentences.
 fn in_seconds(now: Time, then: Time) -> String {
@@ -93,6 +93,10 @@ pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
         Reason::HeldByUser => "is held; `trainyard release` lets it go on".to_owned(),
         Reason::ArrayFull => "as many jobs of its array run as may at once".to_owned(),
         Reason::Freeing { by } => format!("is next, as soon as job {} has given its GPUs up", by.0),
+        Reason::OwnGpu { gpu, by, until } => {
+            own_gpu(&format!("node {}", gpu.node.0), gpu.gpu, *by)
+                + &format!("; it may go on elsewhere in {}", in_seconds(now, *until))
+        }
         Reason::BackOff { until } => {
             format!("failed, and is tried again in {}", in_seconds(now, *until))
         }
@@ -101,6 +105,15 @@ pub fn sentence(reason: &Reason, now: Time, tenants: &Tenants) -> String {
         }
         Reason::Undecided => "was just submitted and is looked at now".to_owned(),
     }
+}
+
+/// Where a job goes on that is put aside, and who is there.
+pub fn own_gpu(node: &str, gpu: u8, by: Option<JobId>) -> String {
+    let who = match by {
+        Some(by) => format!("which job {} holds", by.0),
+        None => "which is free and not granted to it".to_owned(),
+    };
+    format!("is put aside in host memory and goes on where it was: on GPU {gpu} of {node}, {who}")
 }
 
 /// What a job on a shared GPU is promised and gets, and for whom it waits. In whole percents and mebibytes, so that it

@@ -20,7 +20,7 @@ use crate::record::Record;
 use census::Census;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
-use trainyard_api::answer::Status;
+use trainyard_api::answer::{AsideMemory, Status};
 use trainyard_api::trial::TrialRow;
 use trainyard_backend::{NodeSeen, SharingSeen};
 use trainyard_engine::{Outlook, Stats};
@@ -175,6 +175,12 @@ impl DaemonSnapshot {
         let mut warnings = health.backend.clone();
         warnings.extend(self.store_warning(health));
         warnings.extend(health.record.clone());
+        let aside = &state.aside;
+        let memory = aside.rule.map(|rule| AsideMemory {
+            memory_mib: rule.memory_mib,
+            used_mib: aside.taken.values().map(|(_, memory)| *memory).sum(),
+            jobs: aside.taken.len() as u32,
+        });
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             schema_version: trainyard_api::SCHEMA_VERSION,
@@ -191,6 +197,7 @@ impl DaemonSnapshot {
             user: user.to_owned(),
             runs_as_users: health.runs_as_users,
             warnings,
+            aside: memory,
             stats: serde_json::to_value(&self.stats).unwrap_or_default(),
         }
     }

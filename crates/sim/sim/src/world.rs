@@ -397,6 +397,9 @@ impl<'a> World<'a> {
         why: Why,
         events: &mut Vec<Event>,
     ) {
+        // What a job that cannot save did since its last checkpoint is lost, however it is stopped.
+        let saves = why == Why::Machine || self.truth.job(job).job.saves;
+        let why = if saves { why } else { Why::Dropped };
         if self.stop_aside(at, (job, attempt), why, events)
             || self.placed.get(job).is_none_or(|placed| placed.attempt != attempt)
         {

@@ -37,7 +37,8 @@ const KEYS: [&str; 24] = [
     "fails",
     "declares",
 ];
-const MORE_KEYS: [&str; 11] = [
+const MORE_KEYS: [&str; 12] = [
+    "saves-nothing",
     "pool",
     "group",
     "batch",
@@ -73,6 +74,7 @@ impl<'a> JobWords<'a> {
             let value = match key {
                 "fixed" => "fixed",
                 "across-types" => "across-types",
+                "saves-nothing" => "saves-nothing",
                 _ => {
                     words.next().ok_or_else(|| InputError::missing(line.number, key, "a value"))?
                 }
@@ -249,6 +251,7 @@ fn read_rules(words: &JobWords<'_>, job: &mut Job) -> Result<(), InputError> {
         })?;
     }
     job.preemptible = words.get("fixed").is_none();
+    job.saves = words.get("saves-nothing").is_none();
     job.retries_max = words.number("retries", (0, "a whole number"))?.unwrap_or(job.retries_max);
     let name = |key: &str| match words.get(key) {
         Some(name) if !Labels::is_name(name) => Err(words.wrong(key, Labels::NAME)),

@@ -38,6 +38,12 @@ pub fn status(connection: &ConnectionArgs, output: &Output) -> Result<(), Failur
             "jobs run as the daemon's user"
         },
     );
+    if let Some(aside) = &status.aside {
+        text.push_str(&format!(
+            "aside    {} jobs in {} of {} MiB of host memory\n",
+            aside.jobs, aside.used_mib, aside.memory_mib
+        ));
+    }
     text.push_str(&status.trial.as_ref().map(on_trial).unwrap_or_default());
     let trouble =
         status.policy_trouble.iter().map(|trouble| format!("the policy is in trouble: {trouble}"));

@@ -3,6 +3,7 @@
 use super::host_args::DoctorArgs;
 use super::places::Places;
 use super::policy_factory;
+use super::serve;
 use super::slurm;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -11,9 +12,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use trainyard_api::answer::Status;
+use trainyard_api::ask;
 use trainyard_backend::health::{Judge, Rules};
-use trainyard_backend::{cgroup, discover, health, shared_gpu};
+use trainyard_backend::{cgroup, discover, health, shared_gpu, suspender};
 use trainyard_client::show::versioned;
+use trainyard_client::{Address, Client, Connection};
 use trainyard_store::{Reader, fsync_rate};
 
 /// Below this many syncs a second single submissions are slow.
@@ -47,6 +51,7 @@ pub fn run(args: &DoctorArgs, output: &Output) -> Result<(), Failure> {
     checks.push(gpus());
     checks.extend(gpu_health());
     checks.push(sharing());
+    checks.push(aside(args, &places));
     checks.push(disk(&places));
     checks.push(clock(&places));
     checks.push(policy(args, &places));
@@ -154,6 +159,40 @@ fn sharing() -> Check {
         }
         None => check("sharing", Verdict::Good, format!("{} is there", library.display())),
     }
+}
+
+/// Whether the driver can put jobs aside in host memory, and how much of it they are given.
+fn aside(args: &DoctorArgs, places: &Places) -> Check {
+    let given = match told(places).map(|status| status.aside) {
+        Some(Some(aside)) => {
+            format!("the daemon gives them {} MiB of host memory", aside.memory_mib)
+        }
+        Some(None) => "the daemon gives them no host memory (`serve --suspend-memory`)".to_owned(),
+        None => "without `serve --suspend-memory` they get no host memory".to_owned(),
+    };
+    let has =
+        serve::ram_mib().map_or_else(String::new, |ram| format!(", of {ram} MiB that there are"));
+    let probed = std::env::current_exe()
+        .map_err(|error| error.to_string())
+        .and_then(|own| suspender::probe(&own, args.driver_library.as_deref()));
+    match probed {
+        Ok(()) => {
+            let detail = format!("the driver can put jobs aside; {given}{has}");
+            check("aside", Verdict::Good, detail)
+        }
+        Err(why) => {
+            let detail = format!("no job can be put aside: {why}; jobs save and exit instead");
+            check("aside", Verdict::Warning, detail)
+        }
+    }
+}
+
+/// What a daemon says of itself, if one runs here.
+fn told(places: &Places) -> Option<Status> {
+    let address = Address::Socket(places.socket.clone());
+    let connection =
+        Connection { address, token: None, roots: None, for_people: false, warn: |_| {} };
+    Client::new(connection).ok()?.asking_once().send(&ask::status()).ok()
 }
 
 fn users() -> Check {

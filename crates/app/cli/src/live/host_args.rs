@@ -216,6 +216,9 @@ pub struct DoctorArgs {
     pub slurm: bool,
     #[command(flatten)]
     pub client: ClientArgs,
+    /// The driver that is asked whether it can put jobs aside [default: libcuda.so.1].
+    #[arg(long, value_name = "FILE")]
+    pub driver_library: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

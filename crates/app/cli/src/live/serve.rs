@@ -318,7 +318,7 @@ fn suspend(args: &SuspendArgs, backend: &dyn Backend) -> Result<Option<SuspendRu
 }
 
 /// The RAM of this machine.
-fn ram_mib() -> Option<u64> {
+pub(super) fn ram_mib() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;

@@ -89,9 +89,8 @@ impl Length {
         let (mut left, mut cost) = (0.0, 0.0);
         for &(job, (kind, per_node)) in &jobs {
             let config = Config::packed(kind, job.spec.want.gpus, per_node);
-            let save = view.change(job, Some(&config), None).save;
-            let start = view.change(job, None, Some(&config)).start;
-            cost += (save + start).as_secs_f64();
+            let change = view.preemption_where_it_is(job, &config);
+            cost += (change.save + change.start).as_secs_f64();
             // A job whose length is not known is best taken to be half done.
             let lived = view.now.since(job.spec.submitted);
             left += view.time_left(job).unwrap_or(lived).as_secs_f64();

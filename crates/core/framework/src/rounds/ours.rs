@@ -278,8 +278,8 @@ impl Entry {
         let config = Config::packed(table.kinds[usize::from(kind)], gpus, gpus);
         let cost = |id: &JobId| {
             let job = view.job(*id)?;
-            let save = view.change(job, Some(&config), None).save;
-            Some((save + view.change(job, None, Some(&config)).start).as_secs_f64())
+            let cost = view.preemption_where_it_is(job, &config);
+            Some((cost.save + cost.start).as_secs_f64())
         };
         self.choice.jobs.iter().filter_map(cost).fold(0.0, f64::max)
     }

@@ -3,7 +3,7 @@
 use crate::prelude::*;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use trainyard_types::placement::{bits, lowest_bits};
+use trainyard_types::placement::bits;
 use trainyard_types::{GpuAt, IdSet};
 
 /// Who is on the GPUs by the plan.
@@ -25,7 +25,12 @@ pub(super) struct Wish<'a> {
     pub(super) welcome: &'a dyn Fn(JobId) -> bool,
     /// Memory that another opportunistic job could give up.
     pub(super) yields: &'a dyn Fn(JobId) -> u32,
+    /// How busy a guaranteed job keeps its GPUs, in thousandths; nothing where it keeps them too busy to be joined.
+    pub(super) busy: &'a dyn Fn(JobId) -> Option<u16>,
 }
+
+/// How busy a GPU is taken to be of which that is not known, in thousandths.
+pub(super) const BUSY_UNKNOWN: u16 = 1000;
 
 /// The GPUs of a node that an opportunistic job may have.
 #[derive(Copy, Clone)]
@@ -36,6 +41,8 @@ struct Open {
     roomy: u64,
     /// With less.
     tight: u64,
+    /// How busy each GPU is, in thousandths.
+    busy: [u16; 64],
 }
 
 impl Seats {
@@ -79,8 +86,8 @@ impl Seats {
         self.guest.get(&gpu).map_or(&[], |jobs| jobs.as_slice())
     }
 
-    /// GPUs for an opportunistic job, of one type: on the node with most idle ones that holds it, else over several.
-    /// O(GPUs).
+    /// GPUs for an opportunistic job, of one type: on the node with most idle ones that holds it, else over several. Where
+    /// it joins guaranteed jobs it takes the least used GPUs. O(GPUs log GPUs of a node).
     pub(super) fn find(
         &self,
         job: JobRef<'_>,
@@ -99,14 +106,16 @@ impl Seats {
                 .map(|node| self.open(node.id, job, free, wish))
                 .filter(|open| open.all() != 0)
                 .collect();
-            open.sort_by_key(|open| (std::cmp::Reverse(open.idle.count_ones()), open.node));
+            open.sort_by_cached_key(|open| {
+                (std::cmp::Reverse(open.idle.count_ones()), open.cost(want.gpus), open.node)
+            });
             pick(&open, want.gpus, want.nodes_max)
         })
     }
 
     /// The GPUs of a node that are idle, and those that a guaranteed job has which it may join.
     fn open(&self, node: NodeId, job: JobRef<'_>, free: &Free, wish: &Wish<'_>) -> Open {
-        let mut open = Open { node, idle: 0, roomy: 0, tight: 0 };
+        let mut open = Open { node, idle: 0, roomy: 0, tight: 0, busy: [0; 64] };
         for gpu in bits(free.up(node)) {
             let at = GpuAt { node, gpu };
             let guests = self.on(at);
@@ -118,7 +127,11 @@ impl Seats {
             {
                 continue;
             }
-            match self.host.get(&at) {
+            let host = self.host.get(&at);
+            let busy = host.map_or(Some(0), |host| (wish.busy)(*host));
+            let Some(busy) = busy else { continue };
+            open.busy[usize::from(gpu)] = busy;
+            match host {
                 None if free.left(at) == 1000 && enough && guests.is_empty() => {
                     open.idle |= 1 << gpu
                 }
@@ -137,14 +150,28 @@ impl Open {
         self.idle | self.roomy | self.tight
     }
 
-    /// At most so many GPUs: idle ones first, then those with memory for all of it.
+    /// At most so many GPUs: idle ones first, then those with memory for all of it, the least used first.
     fn take(&self, most: u32) -> (NodeId, u64) {
         let mut taken = 0u64;
         for mask in [self.idle, self.roomy, self.tight] {
             let rest = most - taken.count_ones();
-            taken |= lowest_bits(mask, rest.min(mask.count_ones()));
+            if rest >= mask.count_ones() {
+                taken |= mask;
+                continue;
+            }
+            let mut gpus: SmallVec<[u8; 8]> = bits(mask).collect();
+            gpus.sort_by_key(|gpu| (self.busy[usize::from(*gpu)], *gpu));
+            taken |= gpus.iter().take(rest as usize).fold(0, |all, gpu| all | 1 << gpu);
         }
         (self.node, taken)
+    }
+
+    /// How busy the GPUs are that a job would take here, all together; one that is missing counts as one of which nothing is
+    /// known.
+    fn cost(&self, gpus: u32) -> u64 {
+        let (_, mask) = self.take(gpus);
+        let busy: u64 = bits(mask).map(|gpu| u64::from(self.busy[usize::from(gpu)])).sum();
+        busy + u64::from(gpus - mask.count_ones()) * u64::from(BUSY_UNKNOWN)
     }
 }
 

@@ -130,7 +130,7 @@ fn an_attempt_that_is_put_aside_comes_back_to_save_when_it_is_stopped_and_is_kil
 fn what_cannot_be_put_aside_is_said_with_its_reason_and_runs_on() {
     let two = "sleep 60 & echo 0 > $F/$!; ";
     let cases = [
-        ("aside-none", "", "", "no process of it uses the GPU yet"),
+        ("aside-none", "", "", "no process of it uses the GPU, 15 s after it was asked"),
         ("aside-two", two, "", "2 processes of it use the GPU"),
         ("aside-refused", "echo 0 > $F/$$; ", "no-checkpoint", "CUDA_ERROR_NOT_SUPPORTED (801)"),
     ];
@@ -158,6 +158,26 @@ fn what_cannot_be_put_aside_is_said_with_its_reason_and_runs_on() {
         yard.stop(1, 0.0);
         yard.until_ended();
     }
+}
+
+#[test]
+fn a_program_that_has_not_used_the_gpu_yet_is_waited_for() {
+    let Some((mut yard, fake)) = yard("aside-soon") else { return };
+    let folder = fake.library().parent().unwrap().display().to_string();
+    let text = format!(
+        "echo pid $$; n=0; while :; do n=$((n+1)); echo step $n; sleep 0.05; \
+         if [ $n = 40 ]; then echo 0 > {folder}/$$; echo uses; fi; done"
+    );
+    yard.launch(job(&text));
+    pid(&yard);
+    assert!(!yard.log(1, 0).contains("uses"), "it is asked before it uses the GPU");
+    order(&mut yard, 1, true);
+    let put = seen(&yard);
+    assert_eq!((put.number, put.aside, put.refused), (1, true, None));
+    assert!(yard.log(1, 0).contains("uses"));
+    stands_still(&yard);
+    yard.stop(1, 0.0);
+    yard.until_ended();
 }
 
 #[test]

@@ -67,12 +67,22 @@ impl Core {
         let data = json!({ "attempt": attempt.0 });
         match (&seen.refused, seen.aside) {
             (Some(why), _) if goes => {
+                self.apply(Event::NotSuspended { job, attempt });
+                let live = self.engine.state().live(job);
+                let runs_on = live.is_some_and(|live| live.state.phase == Phase::Running);
+                let then = match runs_on {
+                    true => "runs on, because it cannot save",
+                    false => "is asked to save instead",
+                };
                 let sentence = format!(
-                    "job {} attempt {} cannot be put aside, and is asked to save instead: {why}",
+                    "job {} attempt {} cannot be put aside, and {then}: {why}",
                     job.0, attempt.0
                 );
                 self.event("not-suspended", Some(job), &sentence, data);
-                self.apply(Event::NotSuspended { job, attempt });
+                if runs_on {
+                    self.promise_rate(job, attempt);
+                    self.watch_anew(job, attempt);
+                }
             }
             (None, true) if goes => {
                 let sentence = format!(

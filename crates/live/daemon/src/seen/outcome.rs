@@ -91,6 +91,7 @@ impl DaemonSnapshot {
             Reason::After { job } => Some(format!("job {} finishing", job.0)),
             Reason::NotBefore { .. } => Some("its begin time coming".to_owned()),
             Reason::BackOff { .. } => Some("the wait after its failure ending".to_owned()),
+            Reason::OwnGpu { by, .. } => by.map(|by| format!("job {} giving its GPU up", by.0)),
             Reason::Freeing { by } => Some(format!("job {} giving its GPUs up", by.0)),
             Reason::Quota { tenant, used, .. } => {
                 let name = &self.snapshot.state.tenants.get(*tenant).name;

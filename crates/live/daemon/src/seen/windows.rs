@@ -43,6 +43,12 @@ impl DaemonSnapshot {
 
     /// The same where tenants may be more than are known.
     pub fn sentence_for(&self, reason: &Reason, tenants: &Tenants) -> String {
+        if let Reason::OwnGpu { gpu, by, until } = reason {
+            let name = &self.snapshot.state.cluster.node(gpu.node).name;
+            let elsewhere = messages::moment(self.unix(*until));
+            let where_it_was = messages::own_gpu(name, gpu.gpu, *by);
+            return format!("{where_it_was}; from {elsewhere} on it may go on elsewhere");
+        }
         let Reason::Window { window, node, from, until } = reason else {
             return messages::sentence(reason, self.snapshot.now, tenants);
         };

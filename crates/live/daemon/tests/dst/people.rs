@@ -218,6 +218,7 @@ impl People {
             gpus,
             priority: dice.below(3) as i32,
             preemptible: dice.chance(850),
+            saves: !label.is_multiple_of(5),
             retries: dice.below(3) as u16,
             hold: dice.chance(80),
             on_hang: *dice.pick(&[OnHang::Tell, OnHang::Restart, OnHang::Fail]),
