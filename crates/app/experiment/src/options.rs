@@ -215,12 +215,13 @@ pub fn span(flag: &str, text: &str) -> Result<Span, Failure> {
 struct FailureLaw {
     mtbf: Span,
     repair: Span,
-    gpu_mtbf: Option<Span>,
+    /// Never where it is zero: an option without a value would be no known key.
+    gpu_mtbf: Span,
 }
 
 impl Default for FailureLaw {
     fn default() -> FailureLaw {
-        FailureLaw { mtbf: Span::secs(30 * 86_400), repair: Span::secs(4 * 3600), gpu_mtbf: None }
+        FailureLaw { mtbf: Span::secs(30 * 86_400), repair: Span::secs(4 * 3600), gpu_mtbf: Span::ZERO }
     }
 }
 
@@ -228,11 +229,11 @@ fn failures(text: &str) -> Result<FailureModel, Failure> {
     let refused = |error| Failure::config("--failures", error);
     let raw = RawSettings::parse(split_list(text)).map_err(refused)?;
     let FailureLaw { mtbf, repair, gpu_mtbf } = raw.read("failures").map_err(refused)?;
-    if mtbf == Span::ZERO || repair == Span::ZERO || gpu_mtbf == Some(Span::ZERO) {
+    if mtbf == Span::ZERO || repair == Span::ZERO {
         let expected = "mean times above 0, such as mtbf=30d,repair=4h";
         return Err(Failure::flag("--failures", text, expected));
     }
-    Ok(FailureModel { between: mtbf, repair, gpus: gpu_mtbf })
+    Ok(FailureModel { between: mtbf, repair, gpus: Some(gpu_mtbf).filter(|mean| *mean > Span::ZERO) })
 }
 
 #[derive(Serialize, Deserialize)]
