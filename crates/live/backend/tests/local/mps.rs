@@ -108,12 +108,11 @@ fn clients_get_their_part_of_the_threads_and_no_turns_and_the_last_ends_mps() {
     let pipes = yard.run_dir.join("mps/0");
     assert_eq!(pipes.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     within(WAIT, "it is told of", || {
-        let told = yard.reports.try_iter().any(|report| match report {
+        yard.reports.try_iter().any(|report| match report {
             Report::Sharing { seen, .. } => seen.iter().any(|one| one.threads == Some(30)),
             Report::Notice { what, .. } => panic!("{what}"),
             _ => false,
-        });
-        told
+        })
     });
     // Another share is for the next start, which is said once; another cap is for now.
     for permille in [400, 350] {
