@@ -395,6 +395,7 @@ fn status(caller: &Caller) -> Status {
         user: caller.user.clone(),
         runs_as_users: false,
         warnings: Vec::new(),
+        aside: None,
         stats: Value::Null,
     }
 }
