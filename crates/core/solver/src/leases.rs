@@ -15,7 +15,7 @@ mod pack;
 #[cfg(test)]
 mod tests;
 
-pub use pack::{Packing, Piece, pack, pack_most, suffices};
+pub use pack::{Packing, Piece, pack, pack_most, packs, suffices};
 
 /// What a job asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -342,6 +342,6 @@ impl<'a> Search<'a> {
         let value = self.program.value(&steps);
         let kept = self.program.merit(&steps) - value;
         let bound = (bound - kept).max(value);
-        Plan { steps, leases: packing.leases, value, bound, work: self.work }
+        Plan { steps, leases: packing.into_leases(), value, bound, work: self.work }
     }
 }

@@ -3,7 +3,7 @@
 use super::book::{Facts, INSTANT, Lane, PromiseState, Record, stretched};
 use super::{Chronus, Moment};
 use crate::prelude::*;
-use trainyard_solver::leases::{Piece, pack, suffices};
+use trainyard_solver::leases::{Piece, packs};
 use trainyard_types::Config;
 
 /// Leases from one on, of each type of GPU.
@@ -191,8 +191,7 @@ impl Promises {
     /// Its rows by lease add up the GPUs that jobs request (the paper's constraints (3) and (6), see the page).
     fn takes(&mut self, piece: Piece) -> bool {
         self.pieces.push(Some(piece));
-        let capacity = [self.gpus];
-        let fits = suffices(&self.pieces, &capacity) && pack(&self.pieces, &capacity).is_ok();
+        let fits = packs(&self.pieces, &[self.gpus]);
         if !fits {
             self.pieces.pop();
         }

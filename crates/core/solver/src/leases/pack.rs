@@ -16,14 +16,18 @@ pub struct Piece {
 /// Leases for all, and what is left of them.
 #[derive(Clone, Debug, Default)]
 pub struct Packing {
-    /// The leases of each piece, ascending.
-    pub leases: Vec<Vec<u32>>,
-    /// GPUs left in each lease.
-    pub left: Vec<u32>,
-    /// Pieces packed so far.
-    placed: Vec<Option<Piece>>,
-    /// How many of the leases that one piece might have leave so many GPUs; all 0 between two pieces.
-    counts: Vec<u32>,
+    /// GPUs left in each lease, as far as any was looked at.
+    left: Vec<u32>,
+    /// GPUs of each lease that is not known by itself.
+    beyond: u32,
+    /// What is to be packed.
+    pieces: Vec<Option<Piece>>,
+    /// The leases of all pieces, each piece's ascending, one piece after the other as they were packed.
+    leases: Vec<u32>,
+    /// Which of them are those of each piece: where they begin and how many they are.
+    spans: Vec<(usize, usize)>,
+    /// All pieces, the narrowest first; made when it is first needed.
+    narrowest: Vec<usize>,
 }
 
 /// Packs pieces, using as little of the first lease as it can; or names a piece that found no place.
@@ -36,17 +40,18 @@ pub struct Packing {
 pub fn pack(pieces: &[Option<Piece>], capacity: &[u32]) -> Result<Packing, usize> {
     let mut first_stuck = None;
     let mut order = Vec::new();
-    let mut packing = Packing::new(pieces.len(), capacity);
+    let mut packing = Packing::new(pieces, capacity);
     for kind in Order::ALL {
         order = kind.of(pieces);
-        match packing.pack_in(&order, pieces, capacity) {
+        match packing.pack_in(&order, capacity) {
             Ok(()) => return Ok(packing),
+            Err(piece) if first_stuck.is_none() && !may_fit(pieces, capacity) => return Err(piece),
             Err(piece) => first_stuck = first_stuck.or(Some(piece)),
         }
     }
     let is_even = pieces.iter().flatten().is_sorted_by(|one, other| one.gpus == other.gpus);
     for _ in 0..if is_even { 0 } else { PUSHES_MAX } {
-        match packing.pack_in(&order, pieces, capacity) {
+        match packing.pack_in(&order, capacity) {
             Ok(()) => return Ok(packing),
             Err(piece) => {
                 let at = order.iter().position(|other| *other == piece).expect("it was in order");
@@ -80,9 +85,46 @@ pub fn suffices(pieces: &[Option<Piece>], capacity: &[u32]) -> bool {
     })
 }
 
+/// Whether pieces can be packed at all: all that [`pack`] would say but the packing itself.
+///
+/// Pieces that fit side by side into every lease are, whatever the order. O(n) for them.
+pub fn packs(pieces: &[Option<Piece>], capacity: &[u32]) -> bool {
+    let least = capacity.iter().copied().min().unwrap_or(0);
+    let mut sum = 0u64;
+    let is_loose = pieces.iter().flatten().all(|piece| {
+        sum += u64::from(piece.gpus);
+        piece.leases <= piece.before && sum <= u64::from(least)
+    });
+    is_loose || (suffices(pieces, capacity) && pack(pieces, capacity).is_ok())
+}
+
+/// Whether there are GPUs enough up to each lease for what must lie before it, of later deadlines as well: a piece holds
+/// a lease once, so that what does not fit between a lease and its deadline lies before the lease.
+///
+/// Sharper than [`suffices`], which counts pieces by their deadlines alone. O(n log n).
+fn may_fit(pieces: &[Option<Piece>], capacity: &[u32]) -> bool {
+    // From the slack of a piece to its deadline each lease more that is counted is one more that must lie before it.
+    let mut turns: Vec<(u32, i64)> = Vec::with_capacity(2 * pieces.len() + capacity.len());
+    for piece in pieces.iter().flatten() {
+        let Some(slack) = piece.before.checked_sub(piece.leases) else { return false };
+        turns.extend([(slack, i64::from(piece.gpus)), (piece.before, -i64::from(piece.gpus))]);
+    }
+    // Between two of these, and where capacity changes, both sides grow evenly.
+    turns.extend((1..capacity.len() as u32).map(|lease| (lease, 0)));
+    turns.sort_unstable();
+    let last = capacity.last().copied().unwrap_or(0);
+    let of = |lease: u32| i128::from(capacity.get(lease as usize).copied().unwrap_or(last));
+    let (mut counted, mut slope, mut spare) = (0, 0i64, 0i128);
+    turns.iter().all(|&(lease, change)| {
+        spare += i128::from(lease - counted) * (of(counted) - i128::from(slope));
+        (counted, slope) = (lease, slope + change);
+        spare >= 0
+    })
+}
+
 /// Packs the soonest first and passes over pieces that find no place, which are named.
 pub fn pack_most(pieces: &[Option<Piece>], capacity: &[u32]) -> (Packing, Vec<usize>) {
-    let mut packing = Packing::new(pieces.len(), capacity);
+    let mut packing = Packing::new(pieces, capacity);
     let mut order = Order::Soonest.of(pieces);
     order.retain(|at| !packing.put(*at, pieces[*at].expect("the order holds pieces only")));
     (packing, order)
@@ -102,45 +144,56 @@ impl Order {
     const ALL: [Order; 3] = [Order::Widest, Order::Soonest, Order::Tightest];
 
     fn of(self, pieces: &[Option<Piece>]) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..pieces.len()).filter(|at| pieces[*at].is_some()).collect();
-        let key = |at: &usize| {
-            let Piece { gpus, leases, before } = pieces[*at].expect("filtered");
+        let key = |(at, piece): (usize, &Option<Piece>)| {
+            let Piece { gpus, leases, before } = (*piece)?;
             let (width, slack) = (u32::MAX - gpus, before.saturating_sub(leases));
-            match self {
-                Order::Widest => (width, before, slack, *at),
-                Order::Soonest => (before, width, slack, *at),
-                Order::Tightest => (slack, width, before, *at),
-            }
+            let by = match self {
+                Order::Widest => [width, before, slack],
+                Order::Soonest => [before, width, slack],
+                Order::Tightest => [slack, width, before],
+            };
+            // As one number, which is quick to compare.
+            let key = by.iter().fold(0u128, |key, part| key << 32 | u128::from(*part));
+            Some(key << 32 | at as u128)
         };
-        order.sort_unstable_by_key(key);
-        order
+        let mut keys: Vec<u128> = pieces.iter().enumerate().filter_map(key).collect();
+        keys.sort_unstable();
+        keys.into_iter().map(|key| key as u32 as usize).collect()
     }
 }
 
 impl Packing {
     /// Nothing packed.
-    pub fn new(pieces: usize, capacity: &[u32]) -> Packing {
+    fn new(pieces: &[Option<Piece>], capacity: &[u32]) -> Packing {
         Packing {
-            leases: vec![Vec::new(); pieces],
             left: capacity.to_vec(),
-            placed: vec![None; pieces],
-            counts: Vec::new(),
+            beyond: capacity.last().copied().unwrap_or(0),
+            pieces: pieces.to_vec(),
+            leases: Vec::new(),
+            spans: vec![(0, 0); pieces.len()],
+            narrowest: Vec::new(),
         }
     }
 
+    /// The leases of each piece, ascending.
+    pub fn into_leases(self) -> Vec<Vec<u32>> {
+        (0..self.spans.len()).map(|at| self.of(at).to_vec()).collect()
+    }
+
+    /// The leases of a piece; none if it is not packed.
+    fn of(&self, at: usize) -> &[u32] {
+        let (from, count) = self.spans[at];
+        &self.leases[from..from + count]
+    }
+
     /// Packs pieces in an order in place of what was packed before, or names the first that found no place.
-    fn pack_in(
-        &mut self,
-        order: &[usize],
-        pieces: &[Option<Piece>],
-        capacity: &[u32],
-    ) -> Result<(), usize> {
-        self.leases.iter_mut().for_each(Vec::clear);
+    fn pack_in(&mut self, order: &[usize], capacity: &[u32]) -> Result<(), usize> {
         self.left.clear();
         self.left.extend_from_slice(capacity);
-        self.placed.fill(None);
+        self.leases.clear();
+        self.spans.fill((0, 0));
         for &at in order {
-            let piece = pieces[at].expect("the order holds pieces only");
+            let piece = self.pieces[at].expect("the order holds pieces only");
             if !self.put(at, piece) {
                 return Err(at);
             }
@@ -149,128 +202,138 @@ impl Packing {
     }
 
     /// Packs one more piece, with the first lease as its last resort; says whether it found a place.
-    pub fn put(&mut self, at: usize, piece: Piece) -> bool {
+    fn put(&mut self, at: usize, piece: Piece) -> bool {
         let need = piece.leases as usize;
-        self.reach(piece.before);
-        let mut open = std::mem::take(&mut self.leases[at]);
-        open.clear();
-        self.emptiest(piece, &mut open);
-        if open.len() < need && piece.before > 0 {
-            while open.len() + 1 < need && self.clear(piece, &mut open) {}
-            if open.len() + 1 == need && self.left[0] >= piece.gpus {
-                open.push(0);
-            }
-            open.sort_unstable();
+        // Leases beyond those that are known by themselves are alike.
+        if self.left.len() < piece.before as usize {
+            self.left.resize(piece.before as usize, self.beyond);
         }
-        if open.len() < need {
-            open.clear();
-            self.leases[at] = open;
+        let from = self.leases.len();
+        let mut found = self.emptiest(piece);
+        if found < need && piece.before > 0 {
+            found += self.clear(piece, need - found - 1);
+            if found + 1 == need && self.left[0] >= piece.gpus {
+                self.leases.push(0);
+                found += 1;
+            }
+            self.leases[from..].sort_unstable();
+        }
+        if found < need {
+            self.leases.truncate(from);
             return false;
         }
-        for lease in &open {
+        for lease in &self.leases[from..] {
             self.left[*lease as usize] -= piece.gpus;
         }
-        self.leases[at] = open;
-        self.placed[at] = Some(piece);
+        self.spans[at] = (from, need);
         true
     }
 
-    /// The leases with the most left that a piece could have beside the first, later ones first among equals; no more
-    /// than it needs, ascending. O(leases + GPUs), without a sort: what is left is a small number.
-    fn emptiest(&mut self, piece: Piece, open: &mut Vec<u32>) {
-        let Packing { left, counts, .. } = self;
-        let before = left.len().min(piece.before as usize);
-        let Some(known) = left.get(1..before) else { return };
-        let most = known.iter().copied().max().unwrap_or(0);
-        if most < piece.gpus {
-            return;
+    /// Puts behind all leases those with the most left that a piece could have beside the first, later ones first among
+    /// equals; no more than it needs, ascending. Says how many they are. O(leases log GPUs), and none of its passes over
+    /// the leases has a branch that hangs on them.
+    fn emptiest(&mut self, piece: Piece) -> usize {
+        let Packing { left, leases, .. } = self;
+        let known = left.get(1..piece.before as usize).unwrap_or(&[]);
+        let need = piece.leases as usize;
+        let with =
+            |least: u32| known.iter().map(|left| u32::from(*left >= least)).sum::<u32>() as usize;
+        let fitting = with(piece.gpus);
+        if need == 0 || fitting == 0 {
+            return 0;
         }
-        // What a lease has left beyond what the piece takes.
-        let beyond = |left: u32| (left - piece.gpus) as usize;
-        counts.resize(counts.len().max(beyond(most) + 1), 0);
-        let fitting = || known.iter().copied().filter(|left| *left >= piece.gpus);
-        fitting().for_each(|left| counts[beyond(left)] += 1);
-        // The least that leaves enough leases, and how many of those with just as much are one too many.
-        let (mut least, mut surplus, mut found) = (piece.gpus, 0, 0);
-        for left in (piece.gpus..=most).rev() {
-            found += counts[beyond(left)];
-            if found >= piece.leases {
-                (least, surplus) = (left, found - piece.leases);
+        // What each that is taken has left at least, and how many of those with just as much are too many.
+        let (mut least, mut enough) = (piece.gpus, fitting);
+        if fitting > need {
+            let mut over = known.iter().copied().max().unwrap_or(0) + 1;
+            while enough > need && least + 1 < over {
+                let middle = least + (over - least) / 2;
+                match with(middle) {
+                    found if found >= need => (least, enough) = (middle, found),
+                    _ => over = middle,
+                }
+            }
+        }
+        let mut surplus = enough.saturating_sub(need);
+        let from = leases.len();
+        // One place more than there are leases to keep, for what is written and not kept.
+        let taken = enough - surplus;
+        leases.resize(from + taken + 1, 0);
+        let mut to = from;
+        for (lease, left) in (1..).zip(known) {
+            let is_surplus = *left == least && surplus > 0;
+            surplus -= usize::from(is_surplus);
+            leases[to] = lease;
+            to += usize::from(*left >= least && !is_surplus);
+        }
+        leases.truncate(to);
+        taken
+    }
+
+    /// Opens up to so many more leases for a piece, each by moving another piece from it into the first lease, the
+    /// narrowest first. Puts them behind all leases and says how many they are.
+    ///
+    /// One pass is enough: the first lease only fills, and a lease that a piece was moved from is open, so that who was
+    /// moved or made no room never does so later. O(n), and the leases of pieces until enough are open.
+    fn clear(&mut self, piece: Piece, more: usize) -> usize {
+        if more == 0 || self.left[0] == 0 {
+            return 0;
+        }
+        if self.narrowest.is_empty() {
+            self.narrowest =
+                (0..self.pieces.len()).filter(|at| self.pieces[*at].is_some()).collect();
+            let width = |at: &usize| self.pieces[*at].map(|piece| piece.gpus);
+            self.narrowest.sort_by_key(width);
+        }
+        let mut opened = 0;
+        for place in 0..self.narrowest.len() {
+            let at = self.narrowest[place];
+            let gpus = self.pieces[at].expect("only pieces are in it").gpus;
+            if opened == more || gpus > self.left[0] {
                 break;
             }
-        }
-        counts[..=beyond(most)].fill(0);
-        for (lease, left) in (1..).zip(known) {
-            if *left == least && surplus > 0 {
-                surplus -= 1;
-            } else if *left >= least {
-                open.push(lease);
-            }
-        }
-    }
-
-    /// Makes the leases known up to a deadline: later ones have as many GPUs as the last.
-    fn reach(&mut self, before: u32) {
-        if self.left.len() < before as usize {
-            let last = self.left.last().copied().unwrap_or(0);
-            // What is in use of the last known lease is no part of its capacity.
-            let used = self.used(self.left.len().saturating_sub(1) as u32);
-            self.left.resize(before as usize, last + used);
-        }
-    }
-
-    fn used(&self, lease: u32) -> u32 {
-        let holds = |at: &usize| self.leases[*at].binary_search(&lease).is_ok();
-        let pieces = (0..self.leases.len()).filter(holds);
-        pieces.filter_map(|at| self.placed[at]).map(|piece| piece.gpus).sum()
-    }
-
-    /// Opens one more lease for a piece by moving another piece from it into the first lease.
-    fn clear(&mut self, piece: Piece, open: &mut Vec<u32>) -> bool {
-        let mut best: Option<(u32, usize, u32)> = None;
-        for (at, held) in self.leases.iter().enumerate() {
-            let Some(other) = self.placed[at] else { continue };
-            if other.gpus > self.left[0] || held.first().is_none_or(|lease| *lease == 0) {
+            let opens = |lease: &&u32| {
+                let left = self.left[**lease as usize];
+                left < piece.gpus && left + gpus >= piece.gpus
+            };
+            let held = self.of(at);
+            if held.first() == Some(&0) {
                 continue;
             }
-            let fits = |lease: &&u32| {
-                **lease < piece.before
-                    && self.left[**lease as usize] < piece.gpus
-                    && self.left[**lease as usize] + other.gpus >= piece.gpus
-            };
-            if let Some(lease) = held.iter().find(fits)
-                && best.is_none_or(|best| (other.gpus, at, *lease) < best)
-            {
-                best = Some((other.gpus, at, *lease));
+            let mut held = held.iter().take_while(|lease| **lease < piece.before);
+            if let Some(lease) = held.find(opens).copied() {
+                self.move_to_first(at, lease, gpus);
+                self.leases.push(lease);
+                opened += 1;
             }
         }
-        let Some((gpus, at, lease)) = best else { return false };
-        self.move_to_first(at, lease, gpus);
-        open.push(lease);
-        true
+        opened
     }
 
     fn move_to_first(&mut self, at: usize, lease: u32, gpus: u32) {
-        self.leases[at].retain(|held| *held != lease);
-        self.leases[at].insert(0, 0);
+        let (from, count) = self.spans[at];
+        let held = &mut self.leases[from..from + count];
+        let place = held.binary_search(&lease).expect("it holds the lease");
+        held.copy_within(..place, 1);
+        held[0] = 0;
         self.left[lease as usize] += gpus;
         self.left[0] -= gpus;
     }
 
     /// Moves pieces into the first lease while they fit: widest first, then those that prefer it, then least slack.
     pub(super) fn fill_now(&mut self, demands: &[Demand]) {
-        let mut later: Vec<usize> = (0..self.leases.len())
-            .filter(|at| self.leases[*at].first().is_some_and(|lease| *lease > 0))
+        let mut later: Vec<usize> = (0..self.spans.len())
+            .filter(|at| self.of(*at).first().is_some_and(|lease| *lease > 0))
             .collect();
         later.sort_unstable_by_key(|at| {
-            let piece = self.placed[*at].expect("it holds leases");
+            let piece = self.pieces[*at].expect("it holds leases");
             let slack = piece.before - piece.leases;
             (u32::MAX - piece.gpus, !demands[*at].prefers, slack, *at)
         });
         for at in later {
             let gpus = demands[at].gpus;
             if gpus <= self.left[0] {
-                let last = *self.leases[at].last().expect("it holds leases");
+                let last = *self.of(at).last().expect("it holds leases");
                 self.move_to_first(at, last, gpus);
             }
         }

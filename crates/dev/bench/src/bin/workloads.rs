@@ -41,7 +41,7 @@ const MURI_POLICIES: [(&str, f64); 4] =
     [("pollux", 30.0), ("shockwave", 150.0), ("sia", 30.0), ("themis", 30.0)];
 const MURI_GOAL: f64 = 30.0;
 const CHRONUS_GOAL: f64 = 20.0;
-const CHRONUS_BOUND: f64 = 60.0;
+const CHRONUS_BOUND: f64 = 20.0;
 
 #[derive(Parser)]
 #[command(about)]
