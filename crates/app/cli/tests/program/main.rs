@@ -30,6 +30,8 @@ mod live;
 mod live_and_simulated;
 #[cfg(feature = "live")]
 mod old_store;
+#[cfg(feature = "live")]
+mod other_cluster;
 mod pictures;
 mod place;
 mod profiles;
