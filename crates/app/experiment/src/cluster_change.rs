@@ -102,7 +102,7 @@ impl ClusterChange {
         for atoms in atoms {
             if let Err(fault) = self.composed(&atoms) {
                 return Err(format!(
-                    "changes that can be told apart by the names of nodes, switches and links: of these alone, {fault}"
+                    "changes that the names of nodes, switches and links show: of these alone, {fault}"
                 ));
             }
             let texts: Vec<String> = atoms.iter().map(|atom| self.text(*atom)).collect();

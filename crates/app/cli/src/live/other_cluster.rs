@@ -139,7 +139,7 @@ pub fn run(args: &WhatIfArgs, changed: &str, output: &Output) -> Result<(), Fail
     }
 }
 
-/// Both clusters beside each other; refused where nothing differs or what differs cannot be told apart.
+/// Both clusters beside each other; refused where nothing differs, or where names do not show what differs.
 fn compared(given: &Given, changed: &str) -> Result<ClusterChange, Failure> {
     let (other, _) = load_cluster(Some(changed))?;
     let refused = |value: &str, expected: String| {
