@@ -16,11 +16,14 @@ const MIX_MAX: usize = 8;
 /// In larger nodes what is left for others is not looked at: sets of GPUs are too many.
 const GPUS_MAX: u8 = 8;
 
+/// The bandwidth of the best ring over so many of some GPUs.
+type Rings = FxHashMap<(u64, u32), u64>;
+
 /// Places as MAPA chooses them, and what sizes are worth there.
 pub(crate) struct Wires {
     placer: Box<dyn Placer>,
-    /// The bandwidth of the best ring over so many of some GPUs, for each kind of node.
-    rings: Vec<(Inside, FxHashMap<(u64, u32), u64>)>,
+    /// For each kind of node.
+    rings: Vec<(Inside, Rings)>,
 }
 
 /// The placer of a policy that values wires, or the usual one.
@@ -155,7 +158,7 @@ impl Wires {
     /// The bandwidth of the best ring over so many of some GPUs.
     fn best_ring(&mut self, inside: &Inside, free: u64, gpus: u32) -> u64 {
         let at = self.rings.iter().position(|(known, _)| known == inside).unwrap_or_else(|| {
-            self.rings.push((inside.clone(), FxHashMap::default()));
+            self.rings.push((inside.clone(), Rings::default()));
             self.rings.len() - 1
         });
         let known = &mut self.rings[at].1;
