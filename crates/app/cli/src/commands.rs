@@ -3,7 +3,7 @@
 mod bound;
 mod cluster;
 mod collective;
-mod compare;
+pub mod compare;
 mod completions;
 mod man;
 mod planners;

@@ -30,6 +30,7 @@ mod job_files;
 mod jobs;
 mod machine;
 mod nodes;
+mod other_cluster;
 mod places;
 mod policy_factory;
 mod pools;

@@ -120,6 +120,32 @@ pub struct WorldArgs {
     pub checkpoint_every: Option<String>,
 }
 
+impl WorldArgs {
+    /// What no flag says otherwise.
+    pub fn usual() -> WorldArgs {
+        WorldArgs {
+            semantics: Semantics::Native,
+            costs: None,
+            estimate_error: None,
+            speed_error: None,
+            splits_by_speed: false,
+            pairs_known: None,
+            without_plans: false,
+            colocation: None,
+            interference: None,
+            phases: false,
+            round: None,
+            failures: None,
+            lend: None,
+            decision_cost: None,
+            measure: None,
+            isolate_tenants: false,
+            suspend_memory: None,
+            checkpoint_every: None,
+        }
+    }
+}
+
 /// What a policy may choose for jobs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ElasticityArg {

@@ -249,7 +249,7 @@ fn owned_by(workload: Workload, declared: Tenants) -> Workload {
 }
 
 /// One message about the first job that cannot work.
-fn refuse_problems(
+pub fn refuse_problems(
     source: &str,
     workload: &Workload,
     cluster: &Cluster,

@@ -4,6 +4,7 @@
 //! - [`given`], [`files`], [`packing`]: the cluster and the workload a run is given, from flags and files.
 //! - [`choice`], [`options`], [`spec`], [`seeds`]: policies, options, settings of the generator and seeds by name.
 //! - [`runs`]: policies side by side on several threads.
+//! - [`cluster_change`]: what differs between two clusters, in parts.
 //! - [`sweep`]: the runs of a sweep, each with a name that never changes;
 //!   [`sweep_row`]: its result; [`sweep_table`]: all of them.
 //! - [`published`]: what can be redone of published results; [`trainings`]: the authors' measured trainings.
@@ -14,6 +15,7 @@
 
 pub mod args;
 pub mod choice;
+pub mod cluster_change;
 pub mod failure;
 pub mod files;
 pub mod given;

@@ -485,23 +485,11 @@ impl Table {
         }
         let world = WorldArgs {
             semantics: Semantics::find(semantics).ok_or_else(|| unknown(semantics))?,
-            costs: None,
-            estimate_error: None,
-            speed_error: None,
-            splits_by_speed: false,
-            suspend_memory: None,
-            phases: false,
-            isolate_tenants: false,
-            pairs_known: None,
-            without_plans: false,
             colocation: row.colocation.clone(),
             interference: row.interference.map(|part| part.to_string()),
             round: row.round.clone(),
-            failures: None,
-            lend: None,
-            decision_cost: None,
-            checkpoint_every: None,
             measure: self.measure.clone(),
+            ..WorldArgs::usual()
         };
         let place = self.place.clone().filter(|_| semantics == self.semantics);
         let stages = StageArgs { place, admit: Vec::new(), tune: Vec::new(), sets: Vec::new() };

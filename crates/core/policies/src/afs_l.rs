@@ -5,6 +5,7 @@ use crate::ladder::{
     Charge, Contest, Ladder, Player, all_jobs, change_seconds, largest_first, packed, sizes,
 };
 use crate::prelude::*;
+use crate::wires::{Wires, place};
 use rustc_hash::FxHashMap;
 
 /// The row in the registry.
@@ -17,10 +18,16 @@ pub const ENTRY: PolicyEntry = Entry {
         elastic: true,
         ..Taxonomy::rigid(Objective::CompletionTime, Family::Elastic).preemptive()
     },
-    settings: &[(
-        "resize_cost",
-        "whether the time that a change of size takes counts in the rule; the paper leaves it out",
-    )],
+    settings: &[
+        (
+            "resize_cost",
+            "whether the time that a change of size takes counts in the rule; the paper leaves it out",
+        ),
+        (
+            "bandwidth",
+            "whether each size is valued with the wires that it would get, and GPUs are placed by `mapa`; not in the paper",
+        ),
+    ],
     defaults: defaults::<Settings>,
     build,
 };
@@ -29,18 +36,22 @@ pub const ENTRY: PolicyEntry = Entry {
 #[serde(default)]
 struct Settings {
     resize_cost: bool,
+    bandwidth: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { resize_cost: true }
+        Settings { resize_cost: true, bandwidth: false }
     }
 }
 
 /// O(n + m log n) for n jobs and m GPUs at each event where ladders are concave, else O(n s + m log n) with up to s sizes.
+///
+/// With `bandwidth`, what [`Wires::value`] takes comes on top.
 struct AfsL {
     settings: Settings,
     known: KnownLadders,
+    wires: Option<Wires>,
 }
 
 /// The ladders of speeds of jobs that were met, as long as beliefs about speeds stay as they are.
@@ -125,6 +136,9 @@ impl Policy for AfsL {
         let known = &mut self.known;
         let mut contest =
             Contest::new(view, offer, jobs, |job, shape, there| known.get(job, shape, there, view));
+        if let Some(wires) = &mut self.wires {
+            wires.value(&mut contest, offer.free(), view);
+        }
         let told: Vec<Option<f64>> = contest.players.iter().map(|one| left(one.job)).collect();
         let players = contest.players.iter().zip(&told);
         let changes: Vec<Option<Change>> =
@@ -238,5 +252,11 @@ pub(crate) fn rates(
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
     let settings: Settings = raw.read(ENTRY.name)?;
-    Ok(Pipeline::new(AfsL { settings, known: KnownLadders::default() }, FewestNodes, ENTRY.needs))
+    let wires = if settings.bandwidth { Some(Wires::new()?) } else { None };
+    let needs = Needs { topology: ENTRY.needs.topology || wires.is_some(), ..ENTRY.needs };
+    let place = place(wires.is_some())?;
+    let policy = AfsL { settings, known: KnownLadders::default(), wires };
+    let mut pipeline = Pipeline::new(policy, FewestNodes, needs);
+    pipeline.place = place;
+    Ok(pipeline)
 }

@@ -4,6 +4,7 @@ use crate::afs::divide;
 use crate::afs_l::rates;
 use crate::ladder::{Contest, Player, all_jobs, change_seconds, largest_first};
 use crate::prelude::*;
+use crate::wires::{Wires, place};
 
 /// The row in the registry.
 pub const ENTRY: PolicyEntry = Entry {
@@ -24,6 +25,10 @@ pub const ENTRY: PolicyEntry = Entry {
             "resize_cost",
             "whether the time that a change of size takes counts in the rule; the paper leaves it out",
         ),
+        (
+            "bandwidth",
+            "whether each size is valued with the wires that it would get, and GPUs are placed by `mapa`; not in the paper",
+        ),
     ],
     defaults: defaults::<Settings>,
     build,
@@ -34,11 +39,12 @@ pub const ENTRY: PolicyEntry = Entry {
 struct Settings {
     turn: Span,
     resize_cost: bool,
+    bandwidth: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { turn: Span::secs(1800), resize_cost: true }
+        Settings { turn: Span::secs(1800), resize_cost: true, bandwidth: false }
     }
 }
 
@@ -46,8 +52,11 @@ impl Default for Settings {
 const COST_MAX: f64 = 0.1;
 
 /// O(n s + m log n) for n jobs with up to s sizes and m GPUs, at each event and at the end of each turn.
+///
+/// With `bandwidth`, what [`Wires::value`] takes comes on top.
 struct AfsP {
     settings: Settings,
+    wires: Option<Wires>,
 }
 
 /// What decides: a job that has nothing comes first, by turns, then the one that gains most for each GPU, then the
@@ -97,6 +106,9 @@ impl Policy for AfsP {
             let kept = if cost > 0.0 { 1.0 - cost / again } else { 1.0 };
             rates(job, shape, there, view, |rate| rate * kept)
         });
+        if let Some(wires) = &mut self.wires {
+            wires.value(&mut contest, offer.free(), view);
+        }
         divide(
             &mut contest,
             |player, _, next| self.claim(player, next, view.now),
@@ -112,5 +124,10 @@ impl Policy for AfsP {
 
 fn build(raw: &RawSettings) -> Result<Pipeline, ConfigError> {
     let settings: Settings = raw.read(ENTRY.name)?;
-    Ok(Pipeline::new(AfsP { settings }, FewestNodes, ENTRY.needs))
+    let wires = if settings.bandwidth { Some(Wires::new()?) } else { None };
+    let needs = Needs { topology: ENTRY.needs.topology || wires.is_some(), ..ENTRY.needs };
+    let place = place(wires.is_some())?;
+    let mut pipeline = Pipeline::new(AfsP { settings, wires }, FewestNodes, needs);
+    pipeline.place = place;
+    Ok(pipeline)
 }

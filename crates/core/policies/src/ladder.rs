@@ -93,7 +93,7 @@ impl Ladder {
     }
 
     /// The same sizes with another worth for each, from the worth so far. As always it never falls.
-    fn revalued(&self, worth: impl Fn(u32, f64) -> f64) -> Option<Ladder> {
+    pub fn revalued(&self, worth: impl Fn(u32, f64) -> f64) -> Option<Ladder> {
         let sizes = (self.least..).zip(&*self.worth).map(|(size, old)| Some(worth(size, *old)));
         Ladder::new(self.kind, self.least, sizes)
     }

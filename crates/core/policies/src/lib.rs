@@ -112,3 +112,4 @@ mod sizes;
 mod tenancy;
 mod timeline;
 mod turns;
+mod wires;

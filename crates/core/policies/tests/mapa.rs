@@ -2,16 +2,19 @@
 
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use trainyard_framework::RawSettings;
 use trainyard_policies::compose::{Choice, Selection};
 use trainyard_policies::place::mapa::effective::published;
 use trainyard_policies::place::mapa::matching::{Matches, Used};
 use trainyard_profile::{Catalog, CostModel, ModelProfile, ModelTraffic, Point};
-use trainyard_sim::{Options, Quiet, simulate};
+use trainyard_sim::{Observer, Options, Quiet, simulate};
 use trainyard_testkit::places::shared;
 use trainyard_testkit::say;
-use trainyard_types::{Inside, Job, JobId, ModelId, Pattern, Tenants, Time, Work};
+use trainyard_types::{
+    Action, Cluster, Inside, Job, JobId, ModelId, Pattern, Placement, Tenants, Time, Work,
+};
 use trainyard_workload::{TraceJob, Workload, cluster};
 
 #[test]
@@ -148,6 +151,164 @@ fn preserving_bandwidth_shortens_the_upper_quartile_against_the_lowest_gpus() {
         for better in [greedy, published, monotone] {
             assert!(better[2] < lowest[2], "wires beat the lowest GPUs at the upper quartile");
             assert!(better[2] <= half[2], "and half of the node");
+        }
+    }
+}
+
+/// Jobs of one to eight GPUs, as their policy likes, that come one after another.
+fn elastic_trace(seed: u64, samples: u32) -> Workload {
+    let mut workload = trace(seed, samples);
+    let mut rng = ChaCha12Rng::seed_from_u64(seed + 1000);
+    let mut at = 0;
+    for one in &mut workload.jobs {
+        at += u64::from(rng.next_u32() % 240);
+        let mut job = Job::clone(&one.job);
+        job.submitted = Time(at * 1_000_000);
+        (job.want.gpus_min, job.want.gpus_max) = (1, 8);
+        // A step is so many samples on one GPU: more GPUs make more of them.
+        one.work.0 *= f64::from(job.want.gpus);
+        one.job = Arc::new(job);
+    }
+    let inside = Inside::preset("dgx-1v", 8).unwrap();
+    let mut catalog = Catalog::default();
+    for (id, (_, _, seconds)) in (1..).zip(NETWORKS) {
+        let mut profile = workload.catalog.get(ModelId(id)).clone();
+        let traffic = profile.traffic.clone().unwrap();
+        let seconds = seconds * f64::from(samples) / 64.0;
+        let point = |gpus: u32| {
+            let exchange = traffic.seconds(gpus, inside.best_ring_mbps(gpus as u8) as f64);
+            let rate = f64::from(gpus) / (seconds + exchange);
+            Point { kind: "v100".to_owned(), gpus, nodes: 1, rate }
+        };
+        profile.points = (1..=8).map(point).collect();
+        catalog.add(profile);
+    }
+    Workload { catalog, ..workload }
+}
+
+/// Adds up the GPU time that jobs lose because their GPUs are not the best ones for so many.
+struct Loss<'a> {
+    cluster: Arc<Cluster>,
+    workload: &'a Workload,
+    samples: u32,
+    running: BTreeMap<JobId, Placement>,
+    since: Time,
+    held: f64,
+    lost: f64,
+    launches: u32,
+}
+
+impl Loss<'_> {
+    fn pass(&mut self, at: Time) {
+        let seconds = at.since(self.since).as_secs_f64();
+        self.since = at;
+        let topology = self.cluster.topology.as_deref().expect("wires");
+        let inside = Inside::preset("dgx-1v", 8).unwrap();
+        for (job, placement) in self.running.iter().filter(|_| seconds > 0.0) {
+            let gpus = placement.gpus();
+            self.held += seconds * f64::from(gpus);
+            let model = self.workload.jobs[job.index()].job.model;
+            let traffic = self.workload.catalog.get(model).traffic.clone().unwrap();
+            let computes = NETWORKS[model.index() - 1].2 * f64::from(self.samples) / 64.0;
+            let here = topology.load(placement, Pattern::Ring).alone_mbps(topology);
+            let best = inside.best_ring_mbps(gpus.min(8) as u8) as f64;
+            let takes = |mbps: f64| computes + traffic.seconds(gpus, mbps);
+            self.lost += seconds * f64::from(gpus) * (1.0 - takes(best) / takes(here));
+        }
+    }
+}
+
+impl Observer for Loss<'_> {
+    fn action(&mut self, at: Time, action: &Action) {
+        if let Action::Launch { job, allocation, .. } | Action::Adjust { job, allocation, .. } =
+            action
+        {
+            self.pass(at);
+            self.launches += u32::from(matches!(action, Action::Launch { .. }));
+            self.running.insert(*job, allocation.placement.clone());
+        }
+    }
+
+    fn released(&mut self, at: Time, job: JobId) {
+        self.pass(at);
+        self.running.remove(&job);
+    }
+}
+
+/// What came of some elastic traces.
+#[derive(Default)]
+struct Ran {
+    completion: f64,
+    lost: f64,
+    held: f64,
+    launches: f64,
+}
+
+/// The means over four traces of 100 jobs.
+fn elastic(selection: &Selection, samples: u32, costs: &CostModel) -> Ran {
+    let cluster = Arc::new(cluster::parse("4x8 v100 inside dgx-1v").unwrap().0);
+    let (mut ran, seeds) = (Ran::default(), 4);
+    for seed in 0..seeds {
+        let workload = elastic_trace(seed, samples);
+        let options = Options { estimate_error: 0.0, costs: *costs, ..Options::default() };
+        let mut loss = Loss {
+            cluster: Arc::clone(&cluster),
+            workload: &workload,
+            samples,
+            running: BTreeMap::new(),
+            since: Time::ZERO,
+            held: 0.0,
+            lost: 0.0,
+            launches: 0,
+        };
+        let pipeline = selection.build().unwrap();
+        let outcome = simulate(&workload, &cluster, pipeline, &options, &mut loss);
+        assert!(outcome.unfinished.is_empty());
+        assert_eq!(outcome.stats.faults, 0, "{:?}", outcome.stats.fault_samples);
+        let of = |one: &trainyard_sim::JobOutcome| {
+            one.ended.since(workload.jobs[one.job.index()].job.submitted).as_secs_f64()
+        };
+        let all = 100.0 * seeds as f64;
+        ran.completion += outcome.finished().map(of).sum::<f64>() / all;
+        ran.launches += f64::from(loss.launches) / all;
+        (ran.held, ran.lost) = (ran.held + loss.held, ran.lost + loss.lost);
+    }
+    ran
+}
+
+/// Whether sizes are valued with the wires that they get is a setting of AFS; of other policies this tells what there
+/// would be to gain.
+#[test]
+fn elastic_jobs_end_sooner_where_sizes_are_valued_with_the_wires_that_they_get() {
+    let free = CostModel::Free;
+    for (policy, samples) in
+        ["afs-l", "afs-p", "sia", "pollux"].into_iter().flat_map(|name| [(name, 64), (name, 16)])
+    {
+        for costs in [&CostModel::default(), &free] {
+            let mut found = Vec::new();
+            for place in ["", "mapa", "bandwidth=true"] {
+                let mut selection = Selection::policy(policy);
+                match place {
+                    "" => {}
+                    "mapa" => selection.place = Some(Choice::named(place)),
+                    _ if !policy.starts_with("afs") => continue,
+                    _ => selection.policy.settings = RawSettings::parse([place]).unwrap(),
+                }
+                let ran = elastic(&selection, samples, costs);
+                say!(
+                    "{policy}, {samples} samples, `{place}`, costs {}: completion {:.0} s, {:.2} % of GPU time lost to wires, {:.1} launches a job",
+                    if *costs == free { "free" } else { "profile" },
+                    ran.completion,
+                    100.0 * ran.lost / ran.held,
+                    ran.launches
+                );
+                found.push(ran);
+            }
+            if let [_, placed, valued] = &found[..] {
+                assert!(valued.lost / valued.held < placed.lost / placed.held);
+                let gain = placed.completion / valued.completion;
+                assert!(gain > if *costs == free { 0.98 } else { 1.3 }, "{policy}: {gain}");
+            }
         }
     }
 }

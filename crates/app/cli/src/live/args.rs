@@ -34,11 +34,11 @@ pub enum LiveCommand {
         after_help = "Examples:\n  trainyard eta 12\n  trainyard eta 12 --confidence 0.95\n  trainyard eta --all"
     )]
     Eta(EtaArgs),
-    /// Simulate the current queue forward under other policies and compare; nothing is changed.
+    /// Simulate the current queue forward under other policies and compare, or the jobs of a trace on another cluster; nothing is changed.
     #[command(
-        after_help = "Examples:\n  trainyard whatif --policy srtf,tiresias\n  trainyard whatif --policy 'las:quantum=10m' --horizon 12h"
+        after_help = "Examples:\n  trainyard whatif --policy srtf,tiresias\n  trainyard whatif --policy 'las:quantum=10m' --horizon 12h\n  trainyard whatif --policy srtf --trace jobs.csv --present now.toml --cluster next.toml"
     )]
-    Whatif(WhatIfArgs),
+    Whatif(Box<WhatIfArgs>),
     /// Print the log of a job.
     #[command(
         after_help = "Examples:\n  trainyard logs 12\n  trainyard logs -f 12 --tail 20\n  trainyard logs 12 --attempt 1 --rank 3"
@@ -331,6 +331,8 @@ pub struct WhatIfArgs {
     /// How far ahead, such as 12h [default: until all jobs have ended].
     #[arg(long, value_name = "SPAN")]
     pub horizon: Option<String>,
+    #[command(flatten)]
+    pub other: super::other_cluster::OtherClusterArgs,
     #[command(flatten)]
     pub connection: ConnectionArgs,
 }

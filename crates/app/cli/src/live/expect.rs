@@ -2,6 +2,7 @@
 
 use super::args::{EtaArgs, WhatIfArgs};
 use super::connect::connect;
+use super::other_cluster;
 use crate::failure::Failure;
 use crate::output::Output;
 use trainyard_api::ask;
@@ -83,6 +84,9 @@ fn list(jobs: &[EtaAnswer], output: &Output) -> String {
 
 /// `whatif`.
 pub fn whatif(args: &WhatIfArgs, output: &Output) -> Result<(), Failure> {
+    if let Some(cluster) = &args.other.cluster {
+        return other_cluster::run(args, cluster, output);
+    }
     let policies = args.policies.iter().flat_map(|list| split_choices(list)).collect();
     let horizon = args.horizon.as_ref().map(|text| options::span("--horizon", text)).transpose()?;
     let horizon_seconds = horizon.map(|span| span.as_secs_f64());

@@ -35,6 +35,8 @@ mod live_and_simulated;
 mod mps;
 #[cfg(feature = "live")]
 mod old_store;
+#[cfg(feature = "live")]
+mod other_cluster;
 mod pictures;
 mod place;
 mod profiles;

@@ -271,7 +271,7 @@ fn in_half(inside: &Inside, free: u64, count: u32) -> Option<u64> {
 }
 
 /// All sets of so many of some GPUs, by the lowest first.
-fn subsets(free: u64, count: u32) -> impl Iterator<Item = u64> {
+pub(crate) fn subsets(free: u64, count: u32) -> impl Iterator<Item = u64> {
     let gpus: SmallVec<[u8; 64]> = bits(free).collect();
     let count = count as usize;
     let mut chosen: SmallVec<[usize; 64]> = (0..count).collect();
