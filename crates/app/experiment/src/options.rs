@@ -221,7 +221,11 @@ struct FailureLaw {
 
 impl Default for FailureLaw {
     fn default() -> FailureLaw {
-        FailureLaw { mtbf: Span::secs(30 * 86_400), repair: Span::secs(4 * 3600), gpu_mtbf: Span::ZERO }
+        FailureLaw {
+            mtbf: Span::secs(30 * 86_400),
+            repair: Span::secs(4 * 3600),
+            gpu_mtbf: Span::ZERO,
+        }
     }
 }
 
@@ -233,7 +237,11 @@ fn failures(text: &str) -> Result<FailureModel, Failure> {
         let expected = "mean times above 0, such as mtbf=30d,repair=4h";
         return Err(Failure::flag("--failures", text, expected));
     }
-    Ok(FailureModel { between: mtbf, repair, gpus: Some(gpu_mtbf).filter(|mean| *mean > Span::ZERO) })
+    Ok(FailureModel {
+        between: mtbf,
+        repair,
+        gpus: Some(gpu_mtbf).filter(|mean| *mean > Span::ZERO),
+    })
 }
 
 #[derive(Serialize, Deserialize)]

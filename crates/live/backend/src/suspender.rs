@@ -242,6 +242,7 @@ fn suspend(
     let users = users_soon(calls, known)?;
     let [(pid, identity)] = users[..] else {
         return Err(match users.len() {
+            0 if !known.iter().any(|(_, one)| one.lives()) => "all its processes have ended".into(),
             0 => format!(
                 "no process of it uses the GPU, {} s after it was asked",
                 CONTEXT_WAIT.as_secs()

@@ -115,8 +115,9 @@ fn described(submitted: &Submitted) -> String {
     format!("{word} {}{again}\n", ids(&submitted.jobs))
 }
 
-/// Keys of a job file that `run` has a flag for.
-const FLAGS: [(&str, &str); 12] = [
+/// Keys of a job file that `run` has a flag for, and the one of several jobs, of which it could follow one only.
+const FLAGS: [(&str, &str); 13] = [
+    ("array", "`submit` with a job file"),
     ("command", "the command behind `--`"),
     ("argv", "the command behind `--`"),
     ("gpus", "--gpus"),

@@ -105,7 +105,7 @@ fn a_job_that_is_put_aside_is_shown_with_its_own_gpu_and_the_doctor_says_what_th
     assert!(why.contains(&format!("job {high} giving its GPU up")), "{why}");
     let rows = daemon.json(&["ps", "--json"]);
     let rows = rows["jobs"].as_array().expect("jobs").clone();
-    let row = rows.iter().find(|row| row["id"].to_string() == low).expect("its row");
+    let row = rows.iter().find(|row| row["id"].as_u64() == low.parse().ok()).expect("its row");
     assert!(row["why"].as_str().is_some_and(|why| why.contains(&own)), "{row}");
     for command in ["ps", "queue"] {
         assert!(daemon.said(&[command]).contains("suspended"), "{command} shows where it is");

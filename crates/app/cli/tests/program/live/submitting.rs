@@ -91,7 +91,7 @@ fn run_takes_any_key_of_a_job_file_and_refuses_what_is_none() {
         ("share=much", "--with share=much"),
         ("share", "KEY=VALUE"),
         ("gpus=2", "--gpus"),
-        ("array=0-9", "submit a file"),
+        ("array=0-9", "`submit` with a job file"),
     ] {
         let run = fake.run(&["run", "--detach", "--with", pair, "--", "true"]);
         assert!(run.code != 0 && run.err.contains(part), "`{part}` is not in {}", run.err);
