@@ -1,6 +1,6 @@
 //! Plans beside all plans there are.
 
-use super::{Demand, Now, Piece, Program, Step, pack, suffices};
+use super::{Demand, Now, Piece, Program, Step, pack, packs, suffices};
 use proptest::prelude::*;
 
 fn demand(gpus: u32, leases: u32, steps: &[(u32, f64)]) -> Demand {
@@ -49,6 +49,21 @@ fn try_from(
             }
         }
     }
+}
+
+/// Whether pieces can be packed at all, by trying everything.
+fn can_be_packed(pieces: &[Piece], left: &mut [u32]) -> bool {
+    let Some((piece, others)) = pieces.split_first() else { return true };
+    (0..1u32 << piece.before.min(left.len() as u32)).any(|mask| {
+        let takes = |lease: usize| mask >> lease & 1 == 1;
+        let fits = (0..left.len()).all(|lease| !takes(lease) || left[lease] >= piece.gpus);
+        if mask.count_ones() != piece.leases || !fits {
+            return false;
+        }
+        let mut left = left.to_vec();
+        (0..left.len()).filter(|lease| takes(*lease)).for_each(|lease| left[lease] -= piece.gpus);
+        can_be_packed(others, &mut left)
+    })
 }
 
 /// That a plan keeps what it promises.
@@ -129,6 +144,28 @@ proptest! {
         let single = |&(_, _, before): &(u32, u32, u32)| Some(Piece { gpus: 1, leases: 1, before });
         let pieces: Vec<Option<Piece>> = drawn.iter().map(single).collect();
         prop_assert_eq!(suffices(&pieces, &capacity), pack(&pieces, &capacity).is_ok());
+    }
+
+    #[test]
+    fn pieces_are_said_to_pack_where_they_are_packed_and_only_where_they_can_be(
+        drawn in prop::collection::vec((1u32..4, 1u32..4, 1u32..5), 0..6),
+        gpus in 1u32..7,
+    ) {
+        let pieces: Vec<Piece> = drawn
+            .iter()
+            .map(|&(gpus, leases, before)| Piece { gpus, leases, before })
+            .collect();
+        let given: Vec<Option<Piece>> = pieces.iter().copied().map(Some).collect();
+        let capacity = [gpus; 4];
+        let said = packs(&given, &capacity);
+        prop_assert_eq!(said, pack(&given, &capacity).is_ok());
+        prop_assert!(!said || can_be_packed(&pieces, &mut capacity.clone()));
+        // Gangs of one size are packed wherever they can be: no shortcut ends too soon.
+        let even = |one: &Piece| Piece { gpus: 2, ..*one };
+        let pieces: Vec<Piece> = pieces.iter().map(even).collect();
+        let given: Vec<Option<Piece>> = pieces.iter().copied().map(Some).collect();
+        let can_be = can_be_packed(&pieces, &mut capacity.clone());
+        prop_assert_eq!(packs(&given, &capacity), can_be);
     }
 
     #[test]
